@@ -1,0 +1,204 @@
+"""Set cupola's CUP beside OmniSafe 0.5's: whole training iterations, environment steps a second.
+
+    python benchmarks/versus_omnisafe.py --omnisafe-python PYTHON3.10 [--task HopperSpeed] \
+        [--repeats 3] [--out benchmarks/results/versus_omnisafe.json]
+
+Both sides take 5000 steps an iteration and make 10 + 10 epochs of minibatches of 64 on them, with
+no early stop. A round measures cupola (`cupola bench`) and then OmniSafe (`omnisafe_cup.py`) with
+1 and 5 environments and 1 and 2 PyTorch threads, never two at once. The rounds follow each other
+in one run, so that both sides share the machine's noise. The speed-up is cupola's median over the
+rounds divided by that of OmniSafe's best configuration.
+
+Leave the machine otherwise idle: when the cores are busy, PyTorch's two threads wait for each
+other and an update takes up to thirty times as long.
+
+OmniSafe needs its own Python 3.10 environment, because Safety-Gymnasium 1.0 pins packages that
+newer Pythons cannot install. PyTorch 1.12.1 is the last release whose default Linux wheel needs no
+separate CUDA packages; its CPU speed here is no worse than that of PyTorch 2.13:
+
+    python3.10 -m venv omnisafe-env
+    omnisafe-env/bin/pip install torch==1.12.1
+    omnisafe-env/bin/pip install omnisafe==0.5.0 safety-gymnasium==1.0.0 "numpy<2"
+
+and then `--omnisafe-python omnisafe-env/bin/python`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import shlex
+import subprocess
+import sys
+import tempfile
+import textwrap
+from importlib.metadata import PackageNotFoundError, version
+from itertools import product
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+CUPOLA = "cupola"
+ENVS = (1, 5)
+THREADS = (1, 2)
+MEASURED = ("steps_per_second", "rollout_seconds", "update_seconds")
+
+Measurement = dict[str, Any]
+
+
+class BenchmarkError(Exception):
+    """A measurement that could not be taken; the message is one sentence for the user."""
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Set cupola's CUP beside OmniSafe 0.5's.")
+    parser.add_argument(
+        "--omnisafe-python", required=True, help="the interpreter of OmniSafe's environment"
+    )
+    parser.add_argument("--task", default="HopperSpeed", help="a speed task of cupola")
+    parser.add_argument("--repeats", type=int, default=3, help="rounds")
+    parser.add_argument("--iterations", type=int, default=3, help="OmniSafe's, timed, in a round")
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "versus_omnisafe.json")
+    arguments = parser.parse_args()
+    if arguments.repeats < 1:
+        parser.error("--repeats must be at least 1")
+    if arguments.iterations < 1:
+        parser.error("--iterations must be at least 1")
+    if not arguments.task.endswith("Speed"):
+        parser.error("--task must be a speed task, such as HopperSpeed")
+    return arguments
+
+
+def peer_task(task: str) -> str:
+    """The Safety-Gymnasium task with the robot of cupola's speed task."""
+    return f"Safety{task.removesuffix('Speed')}Velocity-v1"
+
+
+def contenders(arguments: argparse.Namespace) -> dict[str, list[str]]:
+    """The command of each measurement, still without its output file."""
+    commands = {CUPOLA: [sys.executable, "-m", "cupola", "bench", arguments.task]}
+    for envs, threads in product(ENVS, THREADS):
+        # -E: cupola's PYTHONPATH is not for the other interpreter.
+        commands[f"omnisafe, envs {envs}, threads {threads}"] = [
+            *(arguments.omnisafe_python, "-E", str(HERE / "omnisafe_cup.py")),
+            *("--task", peer_task(arguments.task), "--iterations", str(arguments.iterations)),
+            *("--envs", str(envs), "--threads", str(threads)),
+        ]
+    return commands
+
+
+def run(name: str, command: list[str]) -> None:
+    try:
+        child = subprocess.run(command, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise BenchmarkError(f"{name}: cannot run {command[0]} ({error.strerror}).") from error
+    if child.returncode != 0:
+        complaint = child.stderr.strip().splitlines() or ["it said nothing"]
+        last = textwrap.shorten(complaint[-1], 300)
+        raise BenchmarkError(f"{name}: failed with exit code {child.returncode} ({last}).")
+
+
+def check_omnisafe(python: str) -> None:
+    """Refuse a wrong interpreter before anything is measured."""
+    run("omnisafe", [python, "-E", "-c", "import importlib.metadata as m; m.version('omnisafe')"])
+
+
+def measure(name: str, command: list[str]) -> Measurement:
+    """Run one child and return the JSON object that it wrote."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out.json"
+        run(name, [*command, "--out", str(out)])
+        return read_measurement(name, out)
+
+
+def read_measurement(name: str, path: Path) -> Measurement:
+    try:
+        result: Measurement = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise BenchmarkError(f"{name}: ended well but wrote no JSON.") from error
+    missing = [key for key in MEASURED if key not in result]
+    if missing:
+        raise BenchmarkError(f"{name}: its JSON has no {', '.join(missing)}.")
+    return result
+
+
+def measure_rounds(commands: dict[str, list[str]], repeats: int) -> dict[str, list[Measurement]]:
+    """Every contender once a round, one after the other."""
+    results: dict[str, list[Measurement]] = {name: [] for name in commands}
+    for index in range(repeats):
+        for name, command in commands.items():
+            result = measure(name, command)
+            results[name].append(result)
+            speed = f"{result['steps_per_second']:,.0f} steps/s"
+            print(f"round {index + 1} of {repeats}: {name}: {speed}", flush=True)
+    return results
+
+
+def package_versions() -> dict[str, str | None]:
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for package in ("cupola", "jax", "mujoco"):
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            versions[package] = None
+    return versions
+
+
+def compare(results: dict[str, list[Measurement]], arguments: argparse.Namespace) -> Measurement:
+    medians = {
+        name: {key: median(result[key] for result in measured) for key in MEASURED}
+        for name, measured in results.items()
+    }
+    speeds = {name: row["steps_per_second"] for name, row in medians.items()}
+    cupola = speeds.pop(CUPOLA)
+    best = max(speeds, key=speeds.__getitem__)
+    # The interpreter's path and the output's stay out: results are for other machines too.
+    command = [
+        *("python", "benchmarks/versus_omnisafe.py", "--omnisafe-python", "PYTHON3.10"),
+        *("--task", arguments.task, "--repeats", str(arguments.repeats)),
+        *("--iterations", str(arguments.iterations)),
+    ]
+    return {
+        "command": shlex.join(command),
+        "task": arguments.task,
+        "peer_task": peer_task(arguments.task),
+        "cores": os.cpu_count(),
+        "platform": platform.platform(),
+        "versions": package_versions(),
+        "speedup": cupola / speeds[best],
+        "best_omnisafe": best,
+        "medians": medians,
+        "measurements": results,
+    }
+
+
+def format_table(report: Measurement) -> str:
+    width = max(map(len, report["medians"]))
+    lines = [f"{report['task']:<{width}}  {'steps/s':>9}  {'rollout s':>9}  {'update s':>9}"]
+    for name, row in report["medians"].items():
+        speed, rollout, update = (row[key] for key in MEASURED)
+        lines.append(f"{name:<{width}}  {speed:>9,.0f}  {rollout:>9.3f}  {update:>9.3f}")
+    lines.append(f"speed-up over the best ({report['best_omnisafe']}): {report['speedup']:.1f}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    try:
+        check_omnisafe(arguments.omnisafe_python)
+        results = measure_rounds(contenders(arguments), arguments.repeats)
+    except BenchmarkError as error:
+        print(error, file=sys.stderr)
+        return 1
+    report = compare(results, arguments)
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(report, indent=2) + "\n")
+    print(format_table(report))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,56 @@
+"""cupola: safe reinforcement learning.
+
+Three lines to a policy::
+
+    run = cupola.train("cup", "HopperSpeed", seed=0)
+    policy = cupola.load(run.path)
+    action = policy.predict(obs)
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from cupola.version import __version__
+
+# Before JAX starts: one thread an operation, so that results do not depend on the number of
+# cores and two computations can run side by side (docs/decisions/0001).
+_FLAG = "--xla_cpu_multi_thread_eigen=false"
+if "xla_cpu_multi_thread_eigen" not in os.environ.get("XLA_FLAGS", ""):
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
+
+if TYPE_CHECKING:
+    from cupola.errors import CupolaError
+    from cupola.policy import Policy, load
+    from cupola.train import Run, TaskFactory, resume, train
+
+__all__ = [
+    "CupolaError",
+    "Policy",
+    "Run",
+    "TaskFactory",
+    "__version__",
+    "load",
+    "resume",
+    "train",
+]
+
+_HOMES = {
+    "CupolaError": "errors",
+    "Policy": "policy",
+    "load": "policy",
+    "Run": "train",
+    "TaskFactory": "train",
+    "resume": "train",
+    "train": "train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load JAX and the rest only when something is used: `cupola --help` stays quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'cupola' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"cupola.{_HOMES[name]}"), name)

@@ -1,0 +1,3 @@
+from cupola.cli import main
+
+main()

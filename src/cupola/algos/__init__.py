@@ -1,0 +1,28 @@
+"""The algorithms: one file each, and the folder is the registry.
+
+A file of this folder is an algorithm when it has `Config`, `PRESETS` (with a preset `paper`) and
+`make(config, problem, threads) -> Algorithm`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from typing import Any
+
+from cupola.errors import unknown
+
+_NOT_ALGORITHMS = {"base"}
+
+
+def names() -> list[str]:
+    found = (module.name for module in pkgutil.iter_modules(__path__))
+    return sorted(name for name in found if name not in _NOT_ALGORITHMS)
+
+
+def load_algorithm(name: str) -> Any:
+    """The module of an algorithm; dashes and case do not matter."""
+    folded = name.lower().replace("-", "_")
+    if folded not in names():
+        raise unknown("algorithm", name, names())
+    return importlib.import_module(f"{__name__}.{folded}")

@@ -1,0 +1,153 @@
+"""What a run was asked to do: resolved, checked, readable, and re-loadable from config.json."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, get_origin, get_type_hints
+
+from cupola.algos import load_algorithm
+from cupola.algos.base import OnPolicyConfig, check, check_types
+from cupola.errors import CupolaError, unknown
+from cupola.tasks.base import TaskSpec
+from cupola.types import Problem
+from cupola.version import __version__
+
+Limits = dict[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What is the same for all algorithms."""
+
+    seed: int = 0
+    iterations: int = 500
+    """Updates; each takes batch_size environment steps."""
+    threads: int = 0
+    """Cores to use; 0 means all. The results do not depend on it."""
+    checkpoint_every: int = 10
+    """Iterations between two checkpoints."""
+    keep_checkpoints: int = 3
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check(0 <= self.seed < 2**32, f"seed must lie in [0, 2^32), not {self.seed}.")
+        check(self.threads >= 0, f"threads must not be negative, not {self.threads}.")
+        for name in ("iterations", "checkpoint_every", "keep_checkpoints"):
+            check(
+                getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}."
+            )
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run, resolved."""
+
+    algo: str
+    task: str
+    preset: str
+    limits: Limits
+    """Limit of each cost that is constrained, by name, in the task's order."""
+    options: RunOptions
+    algorithm: OnPolicyConfig
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "cupola": __version__,
+            "algo": self.algo,
+            "task": self.task,
+            "preset": self.preset,
+            "limits": {k: "inf" if math.isinf(v) else v for k, v in self.limits.items()},
+            **_plain(self.options),
+            "algorithm": _plain(self.algorithm),
+        }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> RunConfig:
+        try:
+            module = load_algorithm(record["algo"])
+            names = [field.name for field in dataclasses.fields(RunOptions)]
+            return cls(
+                algo=record["algo"],
+                task=record["task"],
+                preset=record["preset"],
+                limits={k: float(v) for k, v in record["limits"].items()},
+                options=RunOptions(**{name: record[name] for name in names}),
+                algorithm=build(module.Config, record["algorithm"]),
+            )
+        except (KeyError, AttributeError, TypeError, ValueError) as error:
+            raise CupolaError(f"config.json is incomplete or damaged ({error!r}).") from None
+
+
+def resolve(
+    algo: str, spec: TaskSpec, preset: str, limits: float | Limits | None, fields: dict[str, Any]
+) -> RunConfig:
+    """A checked config from a preset, limits and overriding fields of options and algorithm."""
+    module = load_algorithm(algo)
+    if preset not in module.PRESETS:
+        raise unknown("preset", preset, module.PRESETS)
+    option_names = [field.name for field in dataclasses.fields(RunOptions)]
+    algorithm_names = [field.name for field in dataclasses.fields(module.Config)]
+    for name in fields:
+        if name not in (*option_names, *algorithm_names):
+            raise unknown("field", name, (*option_names, *algorithm_names))
+    options = {k: v for k, v in fields.items() if k in option_names}
+    overrides = {k: v for k, v in fields.items() if k in algorithm_names}
+    return RunConfig(
+        algo=module.__name__.rpartition(".")[2],
+        task=spec.name,
+        preset=preset,
+        limits=resolve_limits(spec, limits),
+        options=RunOptions(**options),
+        algorithm=build(module.Config, _plain(module.PRESETS[preset]) | overrides),
+    )
+
+
+def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
+    """The task's default limits with the given ones put in; one number means its only cost."""
+    resolved = {cost.name: cost.limit for cost in spec.costs if cost.limit is not None}
+    if isinstance(limits, int | float):
+        if len(resolved) != 1:
+            names = ", ".join(cost.name for cost in spec.costs)
+            raise CupolaError(f"{spec.name} has several costs: name them, for example {names}.")
+        limits = {next(iter(resolved)): float(limits)}
+    available = [cost.name for cost in spec.costs]
+    for name, value in (limits or {}).items():
+        if name not in available:
+            raise unknown(f"cost of {spec.name}", name, available)
+        check(value >= 0, f"the limit of {name} must not be negative, not {value}.")
+        resolved[name] = float(value)
+    return {name: resolved[name] for name in available if name in resolved}
+
+
+def problem_of(spec: TaskSpec, limits: Limits) -> Problem:
+    discounted = {cost.name: cost.discounted for cost in spec.costs}
+    return Problem(
+        obs_size=spec.obs_size,
+        act_size=spec.act_size,
+        costs=tuple(limits),
+        limits=tuple(limits.values()),
+        discounted=tuple(discounted[name] for name in limits),
+    )
+
+
+def build(kind: type, record: dict[str, Any]) -> Any:
+    """A config dataclass from plain JSON values: lists become tuples, "inf" the number."""
+    hints = get_type_hints(kind)
+    fields = {}
+    for name, value in record.items():
+        if name not in hints:
+            raise unknown("field", name, hints)
+        if get_origin(hints[name]) is tuple and isinstance(value, list):
+            value = tuple(value)
+        elif hints[name] is float and value == "inf":
+            value = math.inf
+        fields[name] = value
+    return kind(**fields)
+
+
+def _plain(config: Any) -> dict[str, Any]:
+    """The fields of a config as JSON can hold them."""
+    record = dataclasses.asdict(config)
+    return {k: "inf" if isinstance(v, float) and math.isinf(v) else v for k, v in record.items()}

@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: the mathematics shared by the algorithms."""

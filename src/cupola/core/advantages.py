@@ -1,0 +1,64 @@
+"""Generalised advantage estimation, for the reward and every cost at once."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+TimeLimit: TypeAlias = Literal["bootstrap", "terminal"]
+Scaling: TypeAlias = Literal["standardise", "centre", "none"]
+
+
+def gae(
+    signals: jax.Array,
+    values: jax.Array,
+    next_values: jax.Array,
+    terminated: jax.Array,
+    truncated: jax.Array,
+    *,
+    gamma: float,
+    lam: float,
+    time_limit: TimeLimit = "bootstrap",
+) -> jax.Array:
+    """A_t = sum_l (gamma lam)^l delta_{t+l}, delta_t = x_t + gamma V(s_{t+1}) - V(s_t).
+
+    ``signals``, ``values``, ``next_values`` [T, N, ...]; ``terminated``, ``truncated`` [T, N].
+    ``next_values`` are those of the final observation where an episode ended. Both kinds of
+    ending cut the sum; ``terminated`` also cuts the bootstrap, ``truncated`` only with
+    ``time_limit="terminal"``.
+    """
+    no_future = terminated | truncated if time_limit == "terminal" else terminated
+    ended = terminated | truncated
+    trailing = (1,) * (signals.ndim - 2)
+    future = (~no_future).astype(values.dtype).reshape(no_future.shape + trailing)
+    goes_on = (~ended).astype(values.dtype).reshape(ended.shape + trailing)
+    deltas = signals + gamma * future * next_values - values
+
+    def backward(
+        advantage: jax.Array, step: tuple[jax.Array, jax.Array]
+    ) -> tuple[jax.Array, jax.Array]:
+        delta, alive = step
+        advantage = delta + gamma * lam * alive * advantage
+        return advantage, advantage
+
+    _, advantages = jax.lax.scan(
+        backward, jnp.zeros_like(deltas[0]), (deltas, goes_on), reverse=True
+    )
+    return advantages
+
+
+def horizon_factor(gamma: float, lam: float) -> float:
+    """1/(1 - gamma~) = (1 - gamma lam)/(1 - gamma), with gamma~ = gamma (1-lam)/(1-gamma lam)."""
+    return (1 - gamma * lam) / (1 - gamma)
+
+
+def scale(advantages: jax.Array, scaling: Scaling) -> jax.Array:
+    """Advantages [B, ...] centred, and divided by their standard deviation, along the samples."""
+    if scaling == "none":
+        return advantages
+    centred = advantages - jnp.mean(advantages, axis=0)
+    if scaling == "centre":
+        return centred
+    return centred / jnp.maximum(jnp.std(advantages, axis=0), 1e-8)

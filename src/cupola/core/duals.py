@@ -1,0 +1,33 @@
+"""Prices of the constraints: nu_i >= 0, one for each cost, all [K]."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import optax
+
+
+def ascend(
+    nu: jax.Array,
+    opt_state: optax.OptState,
+    optimiser: optax.GradientTransformation,
+    cost_returns: jax.Array,
+    limits: jax.Array,
+    nu_max: float,
+) -> tuple[jax.Array, optax.OptState]:
+    """nu <- clip(nu + eta (J^c - b), 0, nu_max); left alone where J^c is not known yet (NaN)."""
+    known = ~jnp.isnan(cost_returns)
+    violation = jnp.where(known, cost_returns - limits, 0.0)
+    # optax descends, so the ascent direction enters with its sign changed.
+    update, opt_state = optimiser.update(-violation, opt_state, nu)
+    moved = jnp.clip(nu + update, 0.0, nu_max)
+    return jnp.where(known, moved, nu), opt_state
+
+
+def newton_step(nu: jax.Array, violation: jax.Array) -> jax.Array:
+    """A Newton step of the projection's dual, for cost advantages of unit variance.
+
+    The policy nearest to q in KL with price nu on a cost advantage A is q exp(-nu A) / Z, whose
+    expected A falls by nu Var(A) to first order: the dual's second derivative is -Var(A) = -1.
+    """
+    return jnp.maximum(nu + violation, 0.0)

@@ -1,0 +1,23 @@
+"""Diagonal Gaussians: mean [..., A], log standard deviation [A] or [..., A]."""
+
+from __future__ import annotations
+
+import math
+
+import jax
+import jax.numpy as jnp
+
+
+def log_prob(mean: jax.Array, log_std: jax.Array, value: jax.Array) -> jax.Array:
+    """Log density of ``value`` [..., A], summed over the action axis: [...]."""
+    z = (value - mean) * jnp.exp(-log_std)
+    return jnp.sum(-0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi), axis=-1)
+
+
+def kl(
+    mean_p: jax.Array, log_std_p: jax.Array, mean_q: jax.Array, log_std_q: jax.Array
+) -> jax.Array:
+    """KL(p || q) = sum_j log(s_q/s_p) + (s_p^2 + (m_p - m_q)^2) / (2 s_q^2) - 1/2: [...]."""
+    variance_ratio = jnp.exp(2 * (log_std_p - log_std_q))
+    distance = ((mean_p - mean_q) * jnp.exp(-log_std_q)) ** 2
+    return jnp.sum(log_std_q - log_std_p + 0.5 * (variance_ratio + distance - 1), axis=-1)

@@ -1,0 +1,41 @@
+"""Running mean and variance of the observations."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Moments(NamedTuple):
+    """Mean [O] and sum of squared deviations [O] of ``total`` observations."""
+
+    mean: jax.Array
+    squares: jax.Array
+    total: jax.Array
+
+
+def empty(size: int) -> Moments:
+    return Moments(jnp.zeros(size), jnp.zeros(size), jnp.zeros(()))
+
+
+def absorb(moments: Moments, obs: jax.Array) -> Moments:
+    """Moments after seeing ``obs`` [..., O] as well (Chan's parallel formula)."""
+    obs = obs.reshape(-1, obs.shape[-1])
+    total = moments.total + obs.shape[0]
+    mean = jnp.mean(obs, axis=0)
+    gap = mean - moments.mean
+    share = obs.shape[0] / total
+    squares = jnp.sum((obs - mean) ** 2, axis=0)
+    return Moments(
+        mean=moments.mean + gap * share,
+        squares=moments.squares + squares + gap**2 * moments.total * share,
+        total=total,
+    )
+
+
+def normalise(moments: Moments, obs: jax.Array, clip: float) -> jax.Array:
+    """(obs - mean) / sd, clipped to +-clip; the identity (but for the clip) before any data."""
+    variance = jnp.where(moments.total > 0, moments.squares / jnp.maximum(moments.total, 1.0), 1.0)
+    return jnp.clip((obs - moments.mean) / jnp.sqrt(variance + 1e-8), -clip, clip)

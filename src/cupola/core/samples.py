@@ -1,0 +1,63 @@
+"""From a rollout to the flat samples that losses are written over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from cupola import nets
+from cupola.core import gaussian
+from cupola.core.advantages import TimeLimit, gae
+from cupola.types import Params, Rollout
+
+
+class Samples(NamedTuple):
+    """B = T N samples of the policy pi_k that collected them."""
+
+    obs: jax.Array  # [B, O]
+    actions: jax.Array  # [B, A]
+    mean: jax.Array  # [B, A], of pi_k
+    log_prob: jax.Array  # [B], of the action under pi_k
+    adv_r: jax.Array  # [B]
+    adv_c: jax.Array  # [B, K]
+    targets: jax.Array  # [B, 1 + K], what the critics should say
+    times: jax.Array  # [B], steps since the episode began
+
+
+def draw(
+    policy: nets.Policy,
+    critics: Params,
+    rollout: Rollout,
+    *,
+    gamma: float,
+    lam: float,
+    time_limit: TimeLimit,
+) -> Samples:
+    """Advantages and value targets (A + V) of a rollout, flattened over time and environments."""
+    values = nets.apply_critics(critics, rollout.obs)
+    next_values = nets.apply_critics(critics, rollout.next_obs)
+    signals = jnp.concatenate([jnp.asarray(rollout.rewards)[..., None], rollout.costs], axis=-1)
+    advantages = gae(
+        signals,
+        values,
+        next_values,
+        jnp.asarray(rollout.terminated),
+        jnp.asarray(rollout.truncated),
+        gamma=gamma,
+        lam=lam,
+        time_limit=time_limit,
+    )
+    mean, log_std = nets.apply_policy(policy, jnp.asarray(rollout.obs))
+    per_step = Samples(
+        obs=jnp.asarray(rollout.obs),
+        actions=jnp.asarray(rollout.actions),
+        mean=mean,
+        log_prob=gaussian.log_prob(mean, log_std, jnp.asarray(rollout.actions)),
+        adv_r=advantages[..., 0],
+        adv_c=advantages[..., 1:],
+        targets=advantages + values,
+        times=jnp.asarray(rollout.times),
+    )
+    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), per_step)

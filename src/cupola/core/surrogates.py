@@ -1,0 +1,17 @@
+"""Surrogates of the return: what a policy is worth on another policy's samples."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+
+def clipped(ratio: jax.Array, advantage: jax.Array, epsilon: float) -> jax.Array:
+    """min(rho A, g(eps, A)), g = (1 + eps) A for A >= 0 and (1 - eps) A for A < 0: [...]."""
+    bound = jnp.where(advantage >= 0, (1 + epsilon) * advantage, (1 - epsilon) * advantage)
+    return jnp.minimum(ratio * advantage, bound)
+
+
+def safe_sqrt(x: jax.Array, tiny: float = 1e-12) -> jax.Array:
+    """sqrt(x + tiny): the slope stays finite at x = 0."""
+    return jnp.sqrt(jnp.maximum(x, 0.0) + tiny)

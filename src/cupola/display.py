@@ -1,0 +1,169 @@
+"""What a person sees: progress while training, tables afterwards."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.table import Table
+
+from cupola.evaluate import Evaluation, Interval
+from cupola.runs.directory import Record
+from cupola.tasks.base import TaskSpec
+from cupola.types import Cost
+
+PLAIN_SECONDS = 2.0
+
+
+class ProgressDisplay:
+    """A live line in a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Console, iterations: int) -> None:
+        self._console, self._iterations = console, iterations
+        self._printed = -math.inf
+        self._speed = 0.0
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=console)
+            self._task = self._bar.add_task("compiling ...", total=iterations)
+
+    def __enter__(self) -> ProgressDisplay:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, metrics: Record, timings: Record) -> None:
+        done = metrics["iteration"]
+        # Smoothed, because the first iteration compiles and machines are noisy.
+        speed = timings["steps_per_second"]
+        self._speed = 0.9 * self._speed + 0.1 * speed if self._speed > speed / 3 else speed
+        left = metrics["steps"] / done * (self._iterations - done) / self._speed
+        line = f"{outcome(metrics)}  {self._speed:,.0f} steps/s  {clock(left)} left"
+        if self._bar:
+            self._bar.update(self._task, completed=done, description=line)
+        elif time.monotonic() - self._printed > PLAIN_SECONDS or done == self._iterations:
+            self._printed = time.monotonic()
+            width = len(str(self._iterations))
+            print(f"{done:{width}}/{self._iterations}  {line}", flush=True)
+
+
+def outcome(metrics: Record) -> str:
+    """Return, each cost against its limit and its price, on one line."""
+    parts = [f"return {number(metrics['return'])}"]
+    for name in cost_names(metrics):
+        cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
+        sign = "?" if cost is None else "<=" if cost <= limit else ">"
+        price = metrics.get(f"nu/{name}")
+        nu = "" if price is None else f" (nu {price:.3f})"
+        parts.append(f"{name} {number(cost)} {sign} {number(limit)}{nu}")
+    return "  ".join(parts)
+
+
+def cost_names(metrics: Record) -> list[str]:
+    return [key.removeprefix("cost/") for key in metrics if key.startswith("cost/")]
+
+
+def number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+
+
+def clock(seconds: float) -> str:
+    whole = int(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def summary(path: Path, metrics: list[Record], timings: list[Record], finished: bool) -> Table:
+    """First and last tenth of a run side by side."""
+    tenth = max(1, len(metrics) // 10)
+    first, last = metrics[:tenth], metrics[-tenth:]
+    iterations = f"{len(metrics)} iterations" if finished else f"{len(metrics)} iterations so far"
+    table = Table(title=f"{path}: {iterations}, {metrics[-1]['steps']:,} steps")
+    for column in ("", "first tenth", "last tenth", "limit", ""):
+        table.add_column(column, justify="left" if column == "" else "right")
+    rows = [("return", "return"), ("episode length", "length")]
+    for label, key in rows:
+        table.add_row(label, number(mean(first, key)), number(mean(last, key)), "", "")
+    for name in cost_names(metrics[-1]):
+        now, limit = mean(last, f"cost/{name}"), metrics[-1][f"limit/{name}"]
+        verdict = "" if now is None else "held" if now <= limit else "exceeded"
+        first_cost = number(mean(first, f"cost/{name}"))
+        table.add_row(f"cost {name}", first_cost, number(now), number(limit), verdict)
+        nu = f"nu/{name}"
+        if nu in metrics[-1]:
+            table.add_row(f"nu {name}", f"{mean(first, nu):.3f}", f"{mean(last, nu):.3f}", "", "")
+    speeds = sorted(record["steps_per_second"] for record in timings)
+    if speeds:
+        table.add_row("steps/s (median)", "", number(speeds[len(speeds) // 2]), "", "")
+    return table
+
+
+def mean(records: list[Record], key: str) -> float | None:
+    known = [record[key] for record in records if record.get(key) is not None]
+    return sum(known) / len(known) if known else None
+
+
+def evaluation_table(path: Path, result: Evaluation) -> Table:
+    kind = "deterministic" if result.deterministic else "sampled"
+    table = Table(title=f"{path}: {result.episodes} episodes, {kind} actions")
+    for column in ("", "mean", "95 % interval", "limit", "safe episodes"):
+        table.add_column(column, justify="left" if column == "" else "right")
+    table.add_row("return", number(result.returns.mean), span(result.returns), "", "")
+    table.add_row("episode length", number(result.lengths.mean), span(result.lengths), "", "")
+    for name, cost in result.costs.items():
+        share = f"{100 * cost.safe_share:.0f} %"
+        value = cost.value
+        table.add_row(f"cost {name}", number(value.mean), span(value), number(cost.limit), share)
+        plain = cost.undiscounted
+        if plain != value:
+            table.add_row(f"cost {name}, undiscounted", number(plain.mean), span(plain), "", "")
+    return table
+
+
+def span(value: Interval) -> str:
+    if math.isinf(value.low):
+        return "one episode"
+    return f"[{number(value.low)}, {number(value.high)}]"
+
+
+def task_table(specs: dict[str, TaskSpec]) -> Table:
+    table = Table(title="tasks")
+    for column in ("task", "obs", "act", "costs (limit on their return)", "also measured"):
+        table.add_column(column, justify="right" if column in ("obs", "act") else "left")
+    for name, spec in specs.items():
+        bound = ", ".join(describe(cost) for cost in spec.costs if cost.limit is not None)
+        free = ", ".join(cost.name for cost in spec.costs if cost.limit is None)
+        table.add_row(name, str(spec.obs_size), str(spec.act_size), bound, free)
+    return table
+
+
+def describe(cost: Cost) -> str:
+    return f"{cost.name} <= {cost.limit:g}{' discounted' if cost.discounted else ''}"
+
+
+def bench_table(result: dict[str, Any]) -> Table:
+    table = Table(title=f"{result['task']}: whole CUP iterations, {result['threads']} thread(s)")
+    table.add_column("")
+    table.add_column("steps/s", justify="right")
+    table.add_column("seconds an iteration", justify="right")
+    whole = result["rollout_seconds"] + result["update_seconds"]
+    rows = (
+        ("training", result["steps_per_second"], whole),
+        ("  rollout", None, result["rollout_seconds"]),
+        ("  update", None, result["update_seconds"]),
+        ("physics ceiling", result["physics_steps_per_second"], result["physics_seconds"]),
+    )
+    for label, speed, seconds in rows:
+        table.add_row(label, "" if speed is None else f"{speed:,.0f}", f"{seconds:.3f}")
+    table.add_row("training / ceiling", f"{100 * result['ratio']:.0f} %", "")
+    return table

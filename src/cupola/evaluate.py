@@ -1,0 +1,109 @@
+"""How good and how safe a trained policy is, on fresh episodes."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from scipy import stats
+
+from cupola.config import problem_of
+from cupola.errors import CupolaError
+from cupola.policy import Policy
+from cupola.rollout import Episodes, Finished
+from cupola.tasks import make_task, spec_of
+from cupola.train import TaskFactory, environment_seed
+
+MAX_ENVS = 64
+
+
+class Interval(NamedTuple):
+    """A mean and its 95 % confidence interval (Student's t; open for a single episode)."""
+
+    mean: float
+    low: float
+    high: float
+
+
+class CostReport(NamedTuple):
+    value: Interval
+    """In the convention of the limit."""
+    undiscounted: Interval
+    limit: float
+    safe_share: float
+    """Share of the episodes whose own cost is within the limit."""
+
+
+class Evaluation(NamedTuple):
+    episodes: int
+    deterministic: bool
+    returns: Interval
+    lengths: Interval
+    costs: dict[str, CostReport]
+
+
+def evaluate(
+    policy: Policy,
+    *,
+    episodes: int = 20,
+    deterministic: bool = False,
+    seed: int = 0,
+    threads: int = 1,
+    task: TaskFactory | None = None,
+) -> Evaluation:
+    """Run whole episodes of the policy's own task, none of which was seen in training."""
+    if episodes < 1:
+        raise CupolaError(f"episodes must be at least 1, not {episodes}.")
+    config = policy.config
+    spec = task.spec if task else spec_of(config.task)
+    problem = problem_of(spec, config.limits)
+    first_seed = environment_seed(seed, "evaluate")
+    rng = np.random.default_rng(seed)
+    parts = []
+    for begun in range(0, episodes, MAX_ENVS):
+        count = min(MAX_ENVS, episodes - begun)
+        envs = (
+            task.make(count, problem.costs)
+            if task
+            else make_task(spec.name, count, problem.costs, threads)
+        )
+        sums = Episodes(count, len(problem.costs), config.algorithm.gamma)
+        sums.start(staggered=False)
+        obs = envs.reset(first_seed + begun)
+        waiting = np.ones(count, bool)
+        done: list[Finished] = []
+        while waiting.any():
+            step = envs.step(policy.predict(obs, deterministic=deterministic, rng=rng))
+            obs = step.obs
+            ended = step.terminated | step.truncated
+            sums.add(step)
+            if ended.any():
+                finished = sums.take()
+                # Only the first episode of each environment: later ones favour short episodes.
+                first = waiting[ended]
+                done.append(Finished(*(column[first] for column in finished)))
+                waiting &= ~ended
+        envs.close()
+        parts += done
+    total = Finished(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    costs = {}
+    for i, name in enumerate(problem.costs):
+        counted = total.discounted_costs if problem.discounted[i] else total.costs
+        costs[name] = CostReport(
+            value=interval(counted[:, i]),
+            undiscounted=interval(total.costs[:, i]),
+            limit=problem.limits[i],
+            safe_share=float(np.mean(counted[:, i] <= problem.limits[i])),
+        )
+    return Evaluation(
+        episodes, deterministic, interval(total.returns), interval(total.lengths), costs
+    )
+
+
+def interval(values: np.ndarray) -> Interval:
+    mean = float(np.mean(values))
+    if len(values) < 2:
+        return Interval(mean, -np.inf, np.inf)
+    error = float(np.std(values, ddof=1)) / len(values) ** 0.5
+    reach = float(stats.t.ppf(0.975, len(values) - 1)) * error
+    return Interval(mean, mean - reach, mean + reach)

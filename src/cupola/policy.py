@@ -1,0 +1,85 @@
+"""A trained policy, ready to use: load it, ask it for actions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import numpy as np
+
+from cupola import nets
+from cupola.config import RunConfig
+from cupola.core import moments as obs_moments
+from cupola.core.moments import Moments
+from cupola.errors import CupolaError
+from cupola.rollout import make_act
+from cupola.runs import checkpoints
+from cupola.runs.directory import RunDirectory
+
+
+class Policy:
+    """Observations in, actions out."""
+
+    def __init__(
+        self, config: RunConfig, iteration: int, network: nets.Policy, moments: Moments
+    ) -> None:
+        self.config, self.iteration = config, iteration
+        self.network, self.moments = network, moments
+        self.obs_size = int(moments.mean.shape[0])
+        self.act_size = int(network.log_std.shape[0])
+        algorithm = config.algorithm
+        self._act = make_act(algorithm.obs_clip, algorithm.normalise_obs)
+        self._rng = np.random.default_rng()
+
+    def predict(
+        self,
+        obs: np.ndarray,
+        *,
+        deterministic: bool = True,
+        rng: np.random.Generator | None = None,
+    ) -> np.ndarray:
+        """Action [A] for an observation [O], or [N, A] for [N, O].
+
+        Deterministic actions are the Gaussian's mean; otherwise they are sampled, with ``rng``
+        where the samples must be repeatable.
+        """
+        obs = np.asarray(obs, np.float32)
+        if obs.ndim not in (1, 2) or obs.shape[-1] != self.obs_size:
+            raise CupolaError(
+                f"this policy takes observations of shape ({self.obs_size},) or"
+                f" (N, {self.obs_size}), not {obs.shape}."
+            )
+        shape = (*obs.shape[:-1], self.act_size)
+        noise = np.zeros(shape) if deterministic else (rng or self._rng).standard_normal(shape)
+        return np.asarray(self._act(self.network, self.moments, obs, noise.astype(np.float32)))
+
+
+def load(path: str | Path) -> Policy:
+    """The policy of a run directory's newest checkpoint, or of one checkpoint file."""
+    path = Path(path)
+    if path.suffix == checkpoints.SUFFIX:
+        run = RunDirectory.open(path.parent.parent)
+        iteration, arrays = checkpoints.read(path)
+    else:
+        run = RunDirectory.open(path)
+        iteration, arrays, _ = checkpoints.newest(run.checkpoints)
+        if not arrays:
+            raise CupolaError(
+                f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
+            )
+    config = RunConfig.from_json(run.config())
+    obs_size = len(arrays["moments.mean"])
+    network = nets.init_policy(
+        jax.random.key(0),
+        obs_size,
+        len(arrays["learner.policy.log_std"]),
+        config.algorithm.hidden,
+        config.algorithm.log_std,
+        config.algorithm.last_layer_scale,
+    )
+    return Policy(
+        config,
+        iteration,
+        checkpoints.unflatten("learner.policy", arrays, network),
+        checkpoints.unflatten("moments", arrays, obs_moments.empty(obs_size)),
+    )

@@ -1,0 +1,1 @@
+"""Run directories: config, metrics, timings, TensorBoard events, checkpoints."""

@@ -1,0 +1,157 @@
+"""One run, one directory:
+
+    config.json       what was asked for, resolved; enough to begin again
+    metrics.jsonl     one line an iteration, nothing in it depends on the clock
+    timings.jsonl     one line an iteration: seconds of the rollout and the update, steps/s
+    tensorboard/      the same numbers as events
+    checkpoints/      the last few, NNNNNNNN.safetensors
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tensorboardX import SummaryWriter
+
+from cupola.errors import CupolaError
+from cupola.runs import checkpoints
+
+Record = dict[str, Any]
+
+
+class RunDirectory:
+    """The files of a run. Every failure to write becomes a `CupolaError` that says what to do."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.checkpoints = path / "checkpoints"
+        self.config_file = path / "config.json"
+        self.metrics_file = path / "metrics.jsonl"
+        self.timings_file = path / "timings.jsonl"
+        self._files: dict[Path, Any] = {}
+        self._events: SummaryWriter | None = None
+
+    @classmethod
+    def refuse_occupied(cls, path: Path) -> None:
+        """Raise unless a new run can live in ``path``."""
+        if cls(path).config_file.exists():
+            raise CupolaError(
+                f"{path} already holds a run: continue it with 'cupola resume {path}'"
+                " or choose another directory with --out."
+            )
+        if path.exists() and not path.is_dir():
+            raise CupolaError(f"{path} is a file: choose a directory with --out.")
+        if path.is_dir() and any(path.iterdir()):
+            raise CupolaError(f"{path} is not empty: choose a new or empty directory with --out.")
+
+    @classmethod
+    def create(cls, path: Path, config: Record) -> RunDirectory:
+        cls.refuse_occupied(path)
+        run = cls(path)
+        with run.writing():
+            run.checkpoints.mkdir(parents=True)
+            text = json.dumps(config, indent=2) + "\n"
+            checkpoints.write_atomically(run.config_file, text.encode())
+        return run
+
+    @classmethod
+    def open(cls, path: Path) -> RunDirectory:
+        run = cls(path)
+        if not path.exists():
+            raise CupolaError(f"there is no directory {path}.")
+        if not run.config_file.is_file():
+            raise CupolaError(f"{path} does not hold a run: it has no config.json.")
+        return run
+
+    def config(self) -> Record:
+        try:
+            config = json.loads(self.config_file.read_text())
+            if not isinstance(config, dict):
+                raise ValueError("not an object")
+        except (OSError, ValueError) as error:
+            raise CupolaError(f"{self.config_file} cannot be read ({error}).") from None
+        return config
+
+    def metrics(self) -> list[Record]:
+        return _read_lines(self.metrics_file)
+
+    def timings(self) -> list[Record]:
+        return _read_lines(self.timings_file)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Turn a failed write into a sentence."""
+        try:
+            yield
+        except OSError as error:
+            saved = checkpoints.iterations(self.checkpoints)
+            state = (
+                f"the run is safe up to iteration {saved[-1]}: make room or give access,"
+                f" then 'cupola resume {self.path}'."
+                if saved
+                else "nothing was saved: choose another directory with --out."
+            )
+            reason = error.strerror or str(error)
+            raise CupolaError(f"cannot write to {self.path} ({reason}); {state}") from None
+
+    def rewind(self, iteration: int) -> None:
+        """Forget what was logged after ``iteration``, so that it can be logged again."""
+        with self.writing():
+            self.checkpoints.mkdir(exist_ok=True)
+            for file in (self.metrics_file, self.timings_file):
+                if file.exists():
+                    lines = file.read_bytes().splitlines(keepends=True)[:iteration]
+                    checkpoints.write_atomically(file, b"".join(lines))
+            for newer in checkpoints.iterations(self.checkpoints):
+                if newer > iteration:
+                    checkpoints.path_of(self.checkpoints, newer).unlink()
+            self._events = SummaryWriter(
+                str(self.path / "tensorboard"), purge_step=iteration + 1, write_to_disk=True
+            )
+
+    def log(self, metrics: Record, timings: Record) -> None:
+        with self.writing():
+            self._append(self.metrics_file, metrics)
+            self._append(self.timings_file, timings)
+            if self._events is not None:
+                for name, value in (metrics | timings).items():
+                    if isinstance(value, int | float) and name != "iteration":
+                        self._events.add_scalar(name, value, metrics["iteration"])
+
+    def checkpoint(self, iteration: int, arrays: checkpoints.Arrays, keep: int) -> None:
+        with self.writing():
+            for file in self._files.values():
+                os.fsync(file.fileno())
+            checkpoints.write(self.checkpoints, iteration, arrays, keep)
+
+    def close(self) -> None:
+        for file in self._files.values():
+            file.close()
+        self._files = {}
+        if self._events is not None:
+            self._events.close()
+            self._events = None
+
+    def _append(self, path: Path, record: Record) -> None:
+        if path not in self._files:
+            self._files[path] = path.open("a")
+        self._files[path].write(json.dumps(record) + "\n")
+        self._files[path].flush()
+
+
+def _read_lines(path: Path) -> list[Record]:
+    """The whole lines of a file; a last line cut short by a crash is left out."""
+    if not path.exists():
+        return []
+    records = []
+    for line in path.read_text().splitlines():
+        try:
+            records.append(json.loads(line))
+        except ValueError:
+            break
+    return records

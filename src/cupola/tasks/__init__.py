@@ -1,0 +1,49 @@
+"""The tasks: one file (or folder) a family, and the folder is the registry.
+
+A file of this folder is a family when it has `TASKS`, the specs by name, and
+`make(name, num_envs, costs, threads) -> Task`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from types import ModuleType
+
+from cupola.errors import CupolaError, unknown
+from cupola.tasks.base import Task, TaskSpec
+
+_NOT_FAMILIES = {"base"}
+
+
+def _families() -> list[ModuleType]:
+    found = (module.name for module in pkgutil.iter_modules(__path__))
+    return [
+        importlib.import_module(f"{__name__}.{name}")
+        for name in sorted(found)
+        if name not in _NOT_FAMILIES
+    ]
+
+
+def specs() -> dict[str, TaskSpec]:
+    """Every task's spec, by name."""
+    return {name: spec for family in _families() for name, spec in family.TASKS.items()}
+
+
+def spec_of(name: str) -> TaskSpec:
+    known = specs()
+    if name not in known:
+        raise unknown("task", name, known)
+    return known[name]
+
+
+def make_task(name: str, num_envs: int, costs: tuple[str, ...], threads: int = 1) -> Task:
+    """``num_envs`` environments of a task that measure the named costs."""
+    available = [cost.name for cost in spec_of(name).costs]
+    for cost in costs:
+        if cost not in available:
+            raise unknown(f"cost of {name}", cost, available)
+    for family in _families():
+        if name in family.TASKS:
+            return family.make(name, num_envs, costs, threads)
+    raise CupolaError(f"no family makes the task {name!r}.")

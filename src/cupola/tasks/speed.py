@@ -1,0 +1,265 @@
+"""Robots with a speed limit: the paper's tasks and Safety-Gymnasium's velocity tasks.
+
+Six robots with the dynamics, observations, rewards and endings of Gym's -v3 family, on a native
+batch engine. Two families of costs (docs/tasks/speed.md):
+
+- `HopperSpeed`, ...: cost = speed, the limit is on the discounted return;
+- `SafetyHopperVelocity-v1`, ...: cost = 1[velocity > threshold], limit 25 undiscounted.
+
+Every robot can also measure `effort` = |action|^2, constrained only where a limit is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal
+
+import gymnasium
+import mjbatch
+import mujoco
+import numpy as np
+
+from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.types import Cost, Step
+
+TIME_LIMIT = 1000
+_ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+
+
+def _within(low: float, high: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Healthy while the torso's height (third coordinate of a free joint) lies inside."""
+
+    def healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
+        return (qpos[:, 2] > low) & (qpos[:, 2] < high)
+
+    return healthy
+
+
+def _ant_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
+    finite = np.isfinite(qpos).all(1) & np.isfinite(qvel).all(1)
+    return finite & (qpos[:, 2] >= 0.2) & (qpos[:, 2] <= 1.0)
+
+
+def _hopper_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
+    bounded = (np.abs(qpos[:, 2:]) < 100).all(1) & (np.abs(qvel) < 100).all(1)
+    return bounded & (qpos[:, 1] > 0.7) & (np.abs(qpos[:, 2]) < 0.2)
+
+
+def _walker_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
+    return (qpos[:, 1] > 0.8) & (qpos[:, 1] < 2.0) & (np.abs(qpos[:, 2]) < 1.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Robot:
+    """One robot: reward = forward_weight * vx + alive_bonus - effort_weight * |action|^2."""
+
+    model: str
+    frame_skip: int
+    obs_size: int
+    act_size: int
+    skip_qpos: int
+    """Leading coordinates (the position) that are left out of the observation."""
+    position: Literal["qpos_x", "qpos_xy", "torso", "mass_centre"]
+    """Whose finite difference over a step is the velocity."""
+    velocity_clip: float = np.inf
+    """Bound on the velocities in the observation."""
+    full_dynamics: bool = False
+    """Observe inertias, velocities and actuator forces of all bodies; contact forces are zero."""
+    forward_weight: float = 1.0
+    alive_bonus: float = 0.0
+    effort_weight: float
+    healthy: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    """Of qpos [N, nq] and qvel [N, nv]: [N] bool; None never ends."""
+    reset_noise: float
+    normal_velocities: bool = False
+    """Whether the noise on the initial velocities is normal instead of uniform."""
+    speed_limit: float
+    """On the discounted return of the speed: half of an unconstrained PPO's."""
+    velocity_threshold: float
+
+
+ROBOTS = {
+    "Ant": Robot(
+        model="ant.xml", frame_skip=5, obs_size=27, act_size=8, skip_qpos=2, position="torso",
+        alive_bonus=1.0, effort_weight=0.5, healthy=_ant_healthy, reset_noise=0.1,
+        normal_velocities=True, speed_limit=103.115, velocity_threshold=2.6222,
+    ),
+    "HalfCheetah": Robot(
+        model="half_cheetah.xml", frame_skip=5, obs_size=17, act_size=6, skip_qpos=1,
+        position="qpos_x", effort_weight=0.1, reset_noise=0.1, normal_velocities=True,
+        speed_limit=151.989, velocity_threshold=3.2096,
+    ),
+    "Hopper": Robot(
+        model="hopper.xml", frame_skip=4, obs_size=11, act_size=3, skip_qpos=1,
+        position="qpos_x", velocity_clip=10.0, alive_bonus=1.0, effort_weight=1e-3,
+        healthy=_hopper_healthy, reset_noise=5e-3, speed_limit=82.748, velocity_threshold=0.7402,
+    ),
+    "Humanoid": Robot(
+        model="humanoid.xml", frame_skip=5, obs_size=376, act_size=17, skip_qpos=2,
+        position="mass_centre", full_dynamics=True, forward_weight=1.25, alive_bonus=5.0,
+        effort_weight=0.1, healthy=_within(1.0, 2.0), reset_noise=1e-2, speed_limit=20.140,
+        velocity_threshold=1.4149,
+    ),
+    "Swimmer": Robot(
+        model="swimmer.xml", frame_skip=4, obs_size=8, act_size=2, skip_qpos=2,
+        position="qpos_xy", effort_weight=1e-4, reset_noise=0.1, speed_limit=24.516,
+        velocity_threshold=0.2282,
+    ),
+    "Walker2d": Robot(
+        model="walker2d.xml", frame_skip=4, obs_size=17, act_size=6, skip_qpos=1,
+        position="qpos_x", velocity_clip=10.0, alive_bonus=1.0, effort_weight=1e-3,
+        healthy=_walker_healthy, reset_noise=5e-3, speed_limit=81.886, velocity_threshold=2.3415,
+    ),
+}  # fmt: skip
+
+
+class RobotTask(Task):
+    """N copies of one robot."""
+
+    def __init__(
+        self, spec: TaskSpec, robot: Robot, num_envs: int, costs: tuple[str, ...], threads: int
+    ) -> None:
+        self.spec, self.num_envs, self.costs = spec, num_envs, costs
+        self._robot = robot
+        model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
+        self._dt = robot.frame_skip * model.opt.timestep
+        self._engine = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
+        self._engine.reset()
+        self._state = self._engine.bind("state")
+        self._qpos, self._qvel = self._engine.bind("qpos"), self._engine.bind("qvel")
+        self._ctrl = self._engine.bind("ctrl")
+        self._initial = self._state[0].copy()
+        self._position_of = self._bind_position(model)
+        dynamics = ("cinert", "cvel", "qfrc_actuator") if robot.full_dynamics else ()
+        self._dynamics = [self._engine.bind(field) for field in dynamics]
+        self._measures = [partial(_measure, name, robot) for name in costs]
+        self._clock = Clock(num_envs, spec.time_limit)
+        self._obs = np.zeros((num_envs, robot.obs_size))
+        self._position = np.zeros((num_envs, 2))
+
+    def _bind_position(self, model: mujoco.MjModel) -> Callable[[], np.ndarray]:
+        """Position [N, 2] (or [N, 1]) whose difference is the velocity."""
+        kind = self._robot.position
+        if kind == "torso":
+            xpos, torso = self._engine.bind("xpos"), model.body("torso").id
+            return lambda: xpos[:, torso, :2].copy()
+        if kind == "mass_centre":
+            centres, share = self._engine.bind("xipos"), model.body_mass / model.body_mass.sum()
+            return lambda: np.einsum("b,nbi->ni", share, centres[:, :, :2])
+        if kind == "qpos_xy":
+            return lambda: self._qpos[:, :2].copy()
+        return lambda: self._qpos[:, :1].copy()
+
+    def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
+        self._clock.start(seed, stagger)
+        self._begin(np.arange(self.num_envs))
+        self._position = self._position_of()
+        self._obs = self._observe()
+        return self._obs
+
+    def _begin(self, ids: np.ndarray) -> None:
+        """Put environments ``ids`` into the initial state of their current episode."""
+        self._state[ids] = self._initial
+        scale = self._robot.reset_noise
+        for i in ids:
+            rng = self._clock.stream(i)
+            self._qpos[i] += rng.uniform(-scale, scale, self._qpos.shape[1])
+            self._qvel[i] += (
+                scale * rng.standard_normal(self._qvel.shape[1])
+                if self._robot.normal_velocities
+                else rng.uniform(-scale, scale, self._qvel.shape[1])
+            )
+        self._engine.forward(ids=ids)
+
+    def _observe(self) -> np.ndarray:
+        """Observations [N, O] of the engine's current state."""
+        clip = self._robot.velocity_clip
+        qvel = self._qvel if np.isinf(clip) else np.clip(self._qvel, -clip, clip)
+        parts = [self._qpos[:, self._robot.skip_qpos :], qvel]
+        parts += [field.reshape(self.num_envs, -1) for field in self._dynamics]
+        obs = np.concatenate(parts, axis=1)
+        missing = self._robot.obs_size - obs.shape[1]
+        return np.pad(obs, ((0, 0), (0, missing))) if missing else obs
+
+    def physics(self, actions: np.ndarray) -> None:
+        self._ctrl[:] = actions
+        self._engine.step(nstep=self._robot.frame_skip)
+
+    def step(self, actions: np.ndarray) -> Step:
+        robot = self._robot
+        self.physics(actions)
+        position = self._position_of()
+        velocity = (position - self._position) / self._dt
+        effort = np.square(actions, dtype=np.float64).sum(1)
+        reward = (
+            robot.forward_weight * velocity[:, 0] + robot.alive_bonus - robot.effort_weight * effort
+        )
+        costs = np.stack([measure(velocity, effort) for measure in self._measures], axis=1)
+        if robot.healthy is None:
+            terminated = np.zeros(self.num_envs, bool)
+        else:
+            terminated = ~robot.healthy(self._qpos, self._qvel)
+        truncated = self._clock.tick(terminated)
+        final_obs = self._observe()
+        self._obs, self._position = final_obs, position
+        ended = np.flatnonzero(terminated | truncated)
+        if len(ended):
+            self._clock.begin(ended)
+            self._begin(ended)
+            self._obs, self._position = final_obs.copy(), position.copy()
+            self._obs[ended] = self._observe()[ended]
+            self._position[ended] = self._position_of()[ended]
+        return Step(self._obs, final_obs, reward, costs, terminated, truncated)
+
+    def save(self) -> State:
+        # Derived quantities lag the state by one substep, so they are saved, not recomputed.
+        return {
+            "physics": self._state.copy(),
+            "obs": self._obs.copy(),
+            "position": self._position.copy(),
+            **self._clock.save(),
+        }
+
+    def restore(self, state: State) -> np.ndarray:
+        self._state[:] = state["physics"]
+        self._obs, self._position = state["obs"].copy(), state["position"].copy()
+        self._clock.restore(state)
+        return self._obs
+
+
+def _measure(name: str, robot: Robot, velocity: np.ndarray, effort: np.ndarray) -> np.ndarray:
+    """One cost, [N], of the velocity [N, 1 or 2] and the effort [N]."""
+    if name == "effort":
+        return effort
+    if name == "speed":
+        return np.sqrt(np.square(velocity).sum(1))
+    planar = robot.position in ("torso", "mass_centre")
+    fast = np.sqrt(np.square(velocity).sum(1)) if planar else velocity[:, 0]
+    return (fast > robot.velocity_threshold).astype(np.float64)
+
+
+def _specs() -> dict[str, tuple[TaskSpec, Robot]]:
+    found = {}
+    for name, robot in ROBOTS.items():
+        effort = Cost("effort", None, discounted=True)
+        for task, cost in (
+            (f"{name}Speed", Cost("speed", robot.speed_limit, discounted=True)),
+            (f"Safety{name}Velocity-v1", Cost("velocity", 25.0, discounted=False)),
+        ):
+            costs = (cost, effort)
+            found[task] = (
+                TaskSpec(task, robot.obs_size, robot.act_size, costs, TIME_LIMIT), robot
+            )  # fmt: skip
+    return found
+
+
+_TASKS = _specs()
+TASKS = {name: spec for name, (spec, _) in _TASKS.items()}
+
+
+def make(name: str, num_envs: int, costs: tuple[str, ...], threads: int) -> RobotTask:
+    spec, robot = _TASKS[name]
+    return RobotTask(spec, robot, num_envs, costs, threads)

@@ -1,0 +1,352 @@
+"""The training loop: the only place where all rooms meet."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from cupola.algos import load_algorithm
+from cupola.config import Limits, RunConfig, problem_of, resolve
+from cupola.core import moments as obs_moments
+from cupola.core.moments import Moments
+from cupola.errors import CupolaError
+from cupola.rollout import Episodes, Finished, collect, make_act
+from cupola.runs import checkpoints
+from cupola.runs.directory import Record, RunDirectory
+from cupola.tasks import make_task, spec_of
+from cupola.tasks.base import Task, TaskSpec
+from cupola.types import Batch, Learner, Rollout
+
+Listener = Callable[[Record, Record], None]
+"""Called after every iteration with its metrics and timings."""
+
+
+class TaskFactory(NamedTuple):
+    """A task that is not in the registry: its spec and how to make it."""
+
+    spec: TaskSpec
+    make: Callable[[int, tuple[str, ...]], Task]
+    """Of the number of environments and the names of the costs."""
+
+
+class NotFiniteError(CupolaError):
+    """An array holds NaN or infinity."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished or stopped training."""
+
+    path: Path
+    config: RunConfig
+    metrics: list[Record]
+    finished: bool
+
+
+class Estimates:
+    """J^_c and the horizon of each cost, from the episodes that ended."""
+
+    def __init__(self, discounted: tuple[bool, ...], gamma: float, window: int) -> None:
+        self._discounted, self._gamma, self._window = np.array(discounted), gamma, window
+        count = len(discounted)
+        self._costs, self._horizons = np.zeros((0, count)), np.zeros((0, count))
+        self.last = np.full(2, np.nan)  # return, length
+
+    def absorb(self, finished: Finished) -> None:
+        if len(finished.returns) == 0:
+            return
+        costs = np.where(self._discounted, finished.discounted_costs, finished.costs)
+        lengths = finished.lengths[:, None]
+        discounted_time = (1 - self._gamma**lengths) / (1 - self._gamma)
+        horizons = np.where(self._discounted, discounted_time, lengths)
+        if self._window:
+            costs = np.concatenate([self._costs, costs])[-self._window :]
+            horizons = np.concatenate([self._horizons, horizons])[-self._window :]
+        self._costs, self._horizons = costs, horizons
+        self.last = np.array([finished.returns.mean(), finished.lengths.mean()])
+
+    @property
+    def cost_returns(self) -> np.ndarray:
+        return _mean(self._costs)
+
+    @property
+    def horizons(self) -> np.ndarray:
+        return _mean(self._horizons)
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"costs": self._costs, "horizons": self._horizons, "last": self.last}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self._costs, self._horizons = state["costs"], state["horizons"]
+        self.last = state["last"]
+
+
+def _mean(values: np.ndarray) -> np.ndarray:
+    return values.mean(axis=0) if len(values) else np.full(values.shape[1], np.nan)
+
+
+class Trainer:
+    """Everything that changes during a training, and one iteration of it."""
+
+    def __init__(self, config: RunConfig, factory: TaskFactory | None = None) -> None:
+        algorithm, options = config.algorithm, config.options
+        self.config = config
+        self.spec = factory.spec if factory else spec_of(config.task)
+        self.problem = problem_of(self.spec, config.limits)
+        self.threads = options.threads or available_cores()
+        envs, costs = algorithm.num_envs, self.problem.costs
+        self.task = (
+            factory.make(envs, costs)
+            if factory
+            else make_task(config.task, envs, costs, self.threads)
+        )
+        self._key = jax.random.key(options.seed)
+        module = load_algorithm(config.algo)
+        self._algorithm = module.make(algorithm, self.problem, self.threads)
+        self._act = make_act(algorithm.obs_clip, algorithm.normalise_obs)
+        self._prepare = make_prepare(algorithm.obs_clip, algorithm.normalise_obs)
+        self.iteration = 0
+        self.learner: Learner = self._algorithm.init(jax.random.fold_in(self._key, 0))
+        self.moments: Moments = obs_moments.empty(self.spec.obs_size)
+        self.episodes = Episodes(envs, len(costs), algorithm.gamma)
+        window = getattr(algorithm, "cost_window", 0)
+        self.estimates = Estimates(self.problem.discounted, algorithm.gamma, window)
+        self._obs = self.task.reset(environment_seed(options.seed, "train"), stagger=True)
+        self.episodes.start(staggered=True)
+
+    def iterate(self) -> tuple[Record, Record]:
+        """One iteration: its metrics and its timings."""
+        config = self.config.algorithm
+        key = jax.random.fold_in(self._key, self.iteration + 1)
+        noise_key, update_key = jax.random.split(key)
+        began = time.perf_counter()
+        shape = (config.batch_size // config.num_envs, config.num_envs, self.spec.act_size)
+        noise = np.asarray(jax.random.normal(noise_key, shape))
+        rollout, obs = collect(
+            self.task,
+            self._obs,
+            self._act,
+            self.learner.policy,
+            self.moments,
+            noise,
+            self.episodes,
+        )
+        finished = self.episodes.take()
+        self._check_finite("rollout", rollout._asdict())
+        self.estimates.absorb(finished)
+        collected = time.perf_counter()
+        normalised, moments = self._prepare(self.moments, rollout)
+        progress = self.iteration / self.config.options.iterations
+        batch = Batch(
+            rollout=normalised,
+            cost_returns=self.estimates.cost_returns.astype(np.float32),
+            horizons=self.estimates.horizons.astype(np.float32),
+            progress=np.float32(progress),
+        )
+        learner, report = self._algorithm.update(self.learner, batch, update_key)
+        report = jax.device_get(report)
+        self._check_finite("update", report)
+        updated = time.perf_counter()
+        self.learner, self.moments, self._obs = learner, moments, obs
+        self.iteration += 1
+        metrics = self._record(finished, report)
+        timings = {
+            "iteration": self.iteration,
+            "rollout_seconds": collected - began,
+            "update_seconds": updated - collected,
+            "steps_per_second": config.batch_size / (updated - began),
+        }
+        return metrics, timings
+
+    def _record(self, finished: Finished, report: dict[str, np.ndarray]) -> Record:
+        steps = self.iteration * self.config.algorithm.batch_size
+        mean_return, length = self.estimates.last
+        record: Record = {
+            "iteration": self.iteration,
+            "steps": steps,
+            "episodes": len(finished.returns),
+            "length": _number(length),
+            "return": _number(mean_return),
+        }
+        undiscounted = _mean(finished.costs)
+        for i, name in enumerate(self.problem.costs):
+            record[f"cost/{name}"] = _number(self.estimates.cost_returns[i])
+            record[f"cost_undiscounted/{name}"] = _number(undiscounted[i])
+            record[f"limit/{name}"] = self.problem.limits[i]
+        for key, value in report.items():
+            if np.ndim(value) == 0:
+                record[key] = _number(value)
+            else:
+                for i, name in enumerate(self.problem.costs):
+                    record[f"{key}/{name}"] = _number(value[i])
+        return record
+
+    def _check_finite(self, where: str, arrays: dict[str, Any]) -> None:
+        for name, array in arrays.items():
+            if not np.isfinite(array).all():
+                raise NotFiniteError(
+                    f"iteration {self.iteration + 1}: {name!r} of the {where} is not finite"
+                    f" (task {self.config.task})"
+                )
+
+    def save(self) -> checkpoints.Arrays:
+        arrays = checkpoints.flatten("learner", self.learner)
+        arrays |= checkpoints.flatten("moments", self.moments)
+        arrays |= {f"task.{k}": v for k, v in self.task.save().items()}
+        arrays |= {f"episodes.{k}": v for k, v in self.episodes.save().items()}
+        arrays |= {f"estimates.{k}": v for k, v in self.estimates.save().items()}
+        return arrays
+
+    def restore(self, iteration: int, arrays: checkpoints.Arrays) -> None:
+        self.iteration = iteration
+        self.learner = checkpoints.unflatten("learner", arrays, self.learner)
+        self.moments = checkpoints.unflatten("moments", arrays, self.moments)
+        self._obs = self.task.restore(checkpoints.strip("task.", arrays))
+        self.episodes.restore(checkpoints.strip("episodes.", arrays))
+        self.estimates.restore(checkpoints.strip("estimates.", arrays))
+
+
+def make_prepare(
+    obs_clip: float, normalise: bool
+) -> Callable[[Moments, Rollout], tuple[Rollout, Moments]]:
+    """Compiled: a rollout as the acting policy saw it, and the moments after it."""
+
+    @jax.jit
+    def prepare(moments: Moments, rollout: Rollout) -> tuple[Rollout, Moments]:
+        if not normalise:
+            return rollout, moments
+        seen = rollout._replace(
+            obs=obs_moments.normalise(moments, rollout.obs, obs_clip),
+            next_obs=obs_moments.normalise(moments, rollout.next_obs, obs_clip),
+        )
+        return seen, obs_moments.absorb(moments, rollout.obs)
+
+    return prepare
+
+
+def train(
+    algo: str,
+    task: str | TaskFactory,
+    *,
+    preset: str = "paper",
+    limits: float | Limits | None = None,
+    out: str | Path | None = None,
+    listener: Listener | None = None,
+    **fields: Any,
+) -> Run:
+    """Train, write a run directory, and return the run.
+
+    ``limits`` is a number for a task with one cost or a dict of limits by cost; ``fields`` are
+    any of `RunOptions` and of the algorithm's `Config`; ``out`` defaults to runs/ALGO-TASK-SEED.
+    """
+    factory = task if isinstance(task, TaskFactory) else None
+    spec = factory.spec if factory else spec_of(str(task))
+    config = resolve(algo, spec, preset, limits, fields)
+    path = Path(out) if out else default_path(config)
+    RunDirectory.refuse_occupied(path)
+    trainer = Trainer(config, factory)
+    run = RunDirectory.create(path, config.to_json())
+    return _loop(run, trainer, listener)
+
+
+def resume(
+    path: str | Path, *, listener: Listener | None = None, task: TaskFactory | None = None
+) -> Run:
+    """Continue a run from its newest readable checkpoint, as if it had never stopped."""
+    run = RunDirectory.open(Path(path))
+    config = RunConfig.from_json(run.config())
+    trainer = Trainer(config, task)
+    iteration, arrays, damaged = checkpoints.newest(run.checkpoints)
+    for sentence in damaged:
+        warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
+    if arrays:
+        trainer.restore(iteration, arrays)
+    return _loop(run, trainer, listener)
+
+
+def _loop(run: RunDirectory, trainer: Trainer, listener: Listener | None) -> Run:
+    options = trainer.config.options
+    run.rewind(trainer.iteration)
+    try:
+        with stop_requests() as stopping:
+            while trainer.iteration < options.iterations and not stopping.is_set():
+                try:
+                    metrics, timings = trainer.iterate()
+                except NotFiniteError as error:
+                    raise CupolaError(f"{error}; {_last_good(run)}") from None
+                run.log(metrics, timings)
+                done = trainer.iteration == options.iterations
+                if done or stopping.is_set() or trainer.iteration % options.checkpoint_every == 0:
+                    run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
+                if listener:
+                    listener(metrics, timings)
+    finally:
+        run.close()
+        trainer.task.close()
+    finished = trainer.iteration == options.iterations
+    return Run(run.path, trainer.config, run.metrics(), finished)
+
+
+def _last_good(run: RunDirectory) -> str:
+    saved = checkpoints.iterations(run.checkpoints)
+    if not saved:
+        return "no checkpoint had been written yet."
+    return f"the last good checkpoint is {checkpoints.path_of(run.checkpoints, saved[-1])}."
+
+
+@contextmanager
+def stop_requests() -> Iterator[threading.Event]:
+    """An event that Ctrl-C or a termination signal sets; a second signal ends at once."""
+    stopping = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stopping
+        return
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def ask(number: int, frame: object) -> None:
+        stopping.set()
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    for number in signals:
+        signal.signal(number, ask)
+    try:
+        yield stopping
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def default_path(config: RunConfig) -> Path:
+    return Path("runs") / f"{config.algo}-{config.task}-{config.options.seed}"
+
+
+def environment_seed(seed: int, purpose: Literal["train", "evaluate"]) -> int:
+    """The seed of the first environment: runs of neighbouring seeds share no episode."""
+    entropy = [seed, ("train", "evaluate").index(purpose)]
+    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
+
+
+def available_cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _number(value: Any) -> float | int | None:
+    """A JSON number; null where it is not known yet."""
+    number = np.asarray(value).item()
+    return None if isinstance(number, float) and np.isnan(number) else number
