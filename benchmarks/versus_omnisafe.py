@@ -9,12 +9,12 @@ no early stop. A round measures cupola (`cupola bench`) and then OmniSafe (`omni
 in one run, so that both sides share the machine's noise. The speed-up is cupola's median over the
 rounds divided by that of OmniSafe's best configuration.
 
-Leave the machine otherwise idle: when the cores are busy, PyTorch's two threads wait for each
-other and an update takes up to thirty times as long.
+Leave the machine otherwise idle: beside other work, PyTorch's two threads spin while they wait for
+each other, and one update was seen to take thirty times as long.
 
 OmniSafe needs its own Python 3.10 environment, because Safety-Gymnasium 1.0 pins packages that
 newer Pythons cannot install. PyTorch 1.12.1 is the last release whose default Linux wheel needs no
-separate CUDA packages; its CPU speed here is no worse than that of PyTorch 2.13:
+separate CUDA packages; in two paired runs (5 environments, 1 thread) it was no slower than 2.13:
 
     python3.10 -m venv omnisafe-env
     omnisafe-env/bin/pip install torch==1.12.1
@@ -166,7 +166,7 @@ def compare(results: dict[str, list[Measurement]], arguments: argparse.Namespace
         "task": arguments.task,
         "peer_task": peer_task(arguments.task),
         "cores": os.cpu_count(),
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "versions": package_versions(),
         "speedup": cupola / speeds[best],
         "best_omnisafe": best,

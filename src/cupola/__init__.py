@@ -22,8 +22,9 @@ if "xla_cpu_multi_thread_eigen" not in os.environ.get("XLA_FLAGS", ""):
 
 if TYPE_CHECKING:
     from cupola.errors import CupolaError
+    from cupola.evaluation import evaluate
     from cupola.policy import Policy, load
-    from cupola.train import Run, TaskFactory, resume, train
+    from cupola.training import Run, TaskFactory, resume, train
 
 __all__ = [
     "CupolaError",
@@ -31,6 +32,7 @@ __all__ = [
     "Run",
     "TaskFactory",
     "__version__",
+    "evaluate",
     "load",
     "resume",
     "train",
@@ -38,12 +40,13 @@ __all__ = [
 
 _HOMES = {
     "CupolaError": "errors",
+    "evaluate": "evaluation",
     "Policy": "policy",
     "load": "policy",
-    "Run": "train",
-    "TaskFactory": "train",
-    "resume": "train",
-    "train": "train",
+    "Run": "training",
+    "TaskFactory": "training",
+    "resume": "training",
+    "train": "training",
 }
 
 

@@ -12,7 +12,7 @@ from cupola.algos import cup
 from cupola.config import resolve
 from cupola.tasks import spec_of
 from cupola.tasks.base import Task
-from cupola.train import Trainer
+from cupola.training import Trainer
 
 WARM_UP = 2
 
@@ -23,11 +23,12 @@ def bench(task: str, *, iterations: int = 10, threads: int = 0, **fields: Any) -
     Training iterations and stretches of bare physics alternate, so that a noisy machine disturbs
     both alike; all figures are medians.
     """
-    fields = {"delta": float("inf"), "seed": 0, **fields}
-    total = iterations + WARM_UP
-    config = resolve(
-        "cup", spec_of(task), "paper", None, {"iterations": total, "threads": threads, **fields}
-    )
+    spec, total = spec_of(task), iterations + WARM_UP
+    fixed = {"delta": float("inf"), "nu_init": cup.Config.nu_max}
+    fields = {**fixed, "iterations": total, "threads": threads, **fields}
+    # Prices at their cap and a limit that is always exceeded: every iteration has to project.
+    limits = {cost.name: 0.0 for cost in spec.costs if cost.limit is not None}
+    config = resolve("cup", spec, "paper", limits, fields)
     trainer = Trainer(config)
     physics_trainer = Trainer(config)
     algorithm = config.algorithm

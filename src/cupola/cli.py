@@ -75,7 +75,7 @@ class BenchArgs:
 
 def run_train(args: Sequence[str]) -> None:
     from cupola.algos import load_algorithm
-    from cupola.train import train
+    from cupola.training import train
 
     parsed = parse_train(args)
     module = load_algorithm(parsed.algo)
@@ -156,7 +156,7 @@ def run_resume(args: Sequence[str]) -> None:
     from cupola.config import RunConfig
     from cupola.display import ProgressDisplay
     from cupola.runs.directory import RunDirectory
-    from cupola.train import resume
+    from cupola.training import resume
 
     config = RunConfig.from_json(RunDirectory.open(parsed.run).config())
     console = Console()
@@ -185,9 +185,9 @@ def conclude(console: Console, run: Any) -> None:
 def run_eval(args: Sequence[str]) -> None:
     parsed = parse(EvalArgs, args, "eval")
     from cupola.display import evaluation_table
-    from cupola.evaluate import evaluate
+    from cupola.evaluation import evaluate
     from cupola.policy import load
-    from cupola.train import available_cores
+    from cupola.training import available_cores
 
     warm_up_cache()
     result = evaluate(

@@ -58,7 +58,7 @@ class RunConfig:
             "algo": self.algo,
             "task": self.task,
             "preset": self.preset,
-            "limits": {k: "inf" if math.isinf(v) else v for k, v in self.limits.items()},
+            "limits": self.limits,
             **_plain(self.options),
             "algorithm": _plain(self.algorithm),
         }
@@ -116,7 +116,10 @@ def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
     for name, value in (limits or {}).items():
         if name not in available:
             raise unknown(f"cost of {spec.name}", name, available)
-        check(value >= 0, f"the limit of {name} must not be negative, not {value}.")
+        check(
+            0 <= value < math.inf,
+            f"the limit of {name} must be a finite number of at least 0, not {value}.",
+        )
         resolved[name] = float(value)
     return {name: resolved[name] for name in available if name in resolved}
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.table import Table
 
-from cupola.evaluate import Evaluation, Interval
+from cupola.evaluation import Evaluation, Interval
 from cupola.runs.directory import Record
 from cupola.tasks.base import TaskSpec
 from cupola.types import Cost

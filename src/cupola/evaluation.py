@@ -12,7 +12,7 @@ from cupola.errors import CupolaError
 from cupola.policy import Policy
 from cupola.rollout import Episodes, Finished
 from cupola.tasks import make_task, spec_of
-from cupola.train import TaskFactory, environment_seed
+from cupola.training import TaskFactory, environment_seed
 
 MAX_ENVS = 64
 

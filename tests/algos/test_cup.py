@@ -1,0 +1,287 @@
+"""CUP against the authors' recorded updates, hand-derived values and independent gradients."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from cupola import nets
+from cupola.algos import cup
+from cupola.core.samples import Samples
+from cupola.types import Batch, Problem
+
+ROOT = Path(__file__).parents[2]
+GOLDEN = ROOT / "tests" / "golden" / "cup_updates.npz"
+PROBLEM = Problem(4, 2, ("first", "second"), (10.0, 20.0), (True, False))
+LIMITED = cup.Config(batch_size=96, num_envs=4, minibatch_size=16, hidden=(8, 8), epochs=3)
+
+
+def replay_module():
+    path = ROOT / "benchmarks" / "replay_updates.py"
+    spec = importlib.util.spec_from_file_location("replay_updates", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("case", ["active", "early_stop", "inactive", "capped"])
+def test_preset_release_reproduces_the_authors_updates(x64, case):
+    replay = replay_module()
+    with np.load(GOLDEN, allow_pickle=False) as file:
+        arrays = {key: file[key] for key in file if key.startswith(f"{case}/")}
+    gaps = replay.replay(replay.Recording(arrays, case), "cup")
+    assert gaps["critics"] < 1e-8
+    assert gaps["nu"] < 1e-8
+    # With nu = 0 the release lets Adam's momentum move the policy; ours stays where it is.
+    assert (gaps["policy"] < 1e-8) == (case != "inactive")
+
+
+def make_samples(policy: nets.Policy, size: int = 96, seed: int = 0) -> Samples:
+    rng = np.random.default_rng(seed)
+    obs, actions = rng.normal(size=(size, 4)), rng.normal(size=(size, 2))
+    mean, log_std = nets.apply_policy(policy, jnp.asarray(obs))
+    z = (actions - np.asarray(mean)) / np.exp(np.asarray(log_std))
+    log_prob = np.sum(-0.5 * z**2 - np.asarray(log_std) - 0.5 * math.log(2 * math.pi), axis=1)
+    return Samples(
+        obs=jnp.asarray(obs),
+        actions=jnp.asarray(actions),
+        mean=mean,
+        log_prob=jnp.asarray(log_prob),
+        adv_r=jnp.asarray(rng.normal(size=size)),
+        adv_c=jnp.asarray(rng.normal(size=(size, 2))),
+        targets=jnp.asarray(rng.normal(size=(size, 3))),
+        times=jnp.asarray(rng.integers(0, 50, size)),
+    )
+
+
+def make_batch(costs: tuple[float, float], progress: float = 0.0) -> Batch:
+    return Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.asarray(progress))
+
+
+def update(config: cup.Config, costs: tuple[float, float], nu: tuple[float, float] = (0.0, 0.0)):
+    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
+    learner = learner._replace(nu=jnp.asarray(nu))
+    samples = make_samples(learner.policy)
+    learn = cup.make_learn(config, PROBLEM)
+    return learner, samples, *learn(learner, samples, make_batch(costs), jax.random.key(1))
+
+
+def equal(a, b) -> bool:
+    return all(
+        np.array_equal(x, y) for x, y in zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
+    )
+
+
+@pytest.mark.parametrize("dual", ["slow", "solved"])
+def test_without_a_price_the_projection_is_exactly_the_identity(dual):
+    config = cup.Config(**{**vars(LIMITED), "dual": dual})
+    learner, samples, after, metrics = update(config, costs=(-100.0, -100.0))
+    half = cup.improve(
+        learner.policy,
+        learner.policy_opt,
+        samples,
+        jnp.asarray(cup.shuffles(jax.random.key(1), 9, 96, 16).reshape(3, 3, -1, 16)[0]),
+        jnp.asarray(config.learning_rate),
+        learner.nu,
+        config,
+    )
+    assert float(metrics["epochs_project"]) == 0
+    assert np.all(np.asarray(after.nu) == 0)
+    for ours, expected in zip(
+        jax.tree.leaves(after.policy), jax.tree.leaves(half.policy), strict=True
+    ):
+        np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
+
+
+def test_prices_rise_before_the_projection_uses_them():
+    _, _, after, metrics = update(LIMITED, costs=(15.0, 19.0))
+    np.testing.assert_allclose(after.nu, [0.05, 0.0], atol=1e-7)
+    assert float(metrics["epochs_project"]) > 0
+
+
+def test_unknown_costs_leave_the_prices_alone():
+    _, _, after, _ = update(LIMITED, costs=(math.nan, 40.0), nu=(0.3, 0.1))
+    np.testing.assert_allclose(after.nu, [0.3, 0.3], atol=1e-6)
+
+
+def gaussian_kl(mean_p, std_p, mean_q, std_q):
+    return np.sum(
+        np.log(std_q / std_p) + (std_p**2 + (mean_p - mean_q) ** 2) / (2 * std_q**2) - 0.5, axis=1
+    )
+
+
+def forward(flat: np.ndarray, like: nets.Policy, obs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The policy in numpy, from a flat vector of its parameters."""
+    leaves, at = [], 0
+    for leaf in jax.tree.leaves(like):
+        leaves.append(flat[at : at + leaf.size].reshape(leaf.shape))
+        at += leaf.size
+    x = obs
+    for weight, bias in ((leaves[0], leaves[1]), (leaves[2], leaves[3])):
+        x = np.tanh(x @ weight + bias)
+    return x @ leaves[4] + leaves[5], np.exp(leaves[6])
+
+
+def numerical_gradient(function, flat: np.ndarray) -> np.ndarray:
+    grads = np.zeros_like(flat)
+    for i in range(len(flat)):
+        step = np.zeros_like(flat)
+        step[i] = 1e-6
+        grads[i] = (function(flat + step) - function(flat - step)) / 2e-6
+    return grads
+
+
+def ratio_of(mean, std, samples):
+    z = (np.asarray(samples.actions) - mean) / std
+    log_prob = np.sum(-0.5 * z**2 - np.log(std) - 0.5 * math.log(2 * math.pi), axis=1)
+    return np.exp(log_prob - np.asarray(samples.log_prob))
+
+
+@pytest.fixture
+def setting(x64):
+    """pi_k, another policy to differentiate at, and samples of pi_k."""
+    old = nets.init_policy(jax.random.key(0), 4, 2, (5, 5), -0.5, 1.0)
+    noise = jax.tree.map(
+        lambda leaf: 0.05 * jax.random.normal(jax.random.key(leaf.size), leaf.shape), old
+    )
+    new = jax.tree.map(jnp.add, old, noise)
+    return old, new, make_samples(old, size=24)
+
+
+@pytest.mark.parametrize("improvement", ["clip", "kl", "focops"])
+def test_improvement_losses_and_gradients(setting, improvement):
+    old, new, samples = setting
+    config = cup.Config(improvement=improvement, delta=0.05, alpha=0.3)
+    flat, unflatten = jax.flatten_util.ravel_pytree(new)
+    old_mean, old_std = np.asarray(samples.mean), np.exp(np.asarray(old.log_std))
+    advantage = np.asarray(samples.adv_r)
+
+    def independent(vector):
+        mean, std = forward(vector, new, np.asarray(samples.obs))
+        ratio = ratio_of(mean, std, samples)
+        if improvement == "clip":
+            g = np.where(advantage >= 0, 1.2 * advantage, 0.8 * advantage)
+            return -np.mean(np.minimum(ratio * advantage, g))
+        if improvement == "kl":
+            kl = np.mean(gaussian_kl(old_mean, old_std, mean, std))
+            return -np.mean(ratio * advantage) + 0.3 * np.sqrt(kl + 1e-12)
+        kl = gaussian_kl(mean, std, old_mean, old_std)
+        return np.mean((kl <= 0.05) * (kl - ratio * advantage / 1.5))
+
+    def ours(vector):
+        return cup.improvement_loss(unflatten(vector), samples, old.log_std, config)
+
+    vector = np.asarray(flat)
+    assert float(ours(flat)) == pytest.approx(independent(vector), rel=1e-10)
+    np.testing.assert_allclose(
+        jax.grad(ours)(flat), numerical_gradient(independent, vector), atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("direction", ["new_half", "half_new"])
+@pytest.mark.parametrize("beta", [0.0, 0.7])
+def test_projection_loss_and_gradient(setting, direction, beta):
+    old, new, samples = setting
+    config = cup.Config(projection_kl=direction, beta=beta)
+    half = jax.tree.map(lambda a, b: a + 0.5 * (b - a), old, new)
+    half_mean, _ = nets.apply_policy(half, samples.obs)
+    nu = np.array([0.4, 0.1])
+    adv_c = np.asarray(samples.adv_c)
+    scaled = 5.95 * (adv_c - adv_c.mean(0)) / adv_c.std(0)
+    np.testing.assert_allclose(cup.slow_cost(samples, config)[0], scaled, rtol=1e-10)
+    target = cup.Target(
+        samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, jnp.asarray(scaled)
+    )
+    flat, unflatten = jax.flatten_util.ravel_pytree(new)
+    stds = np.exp(np.asarray(old.log_std)), np.exp(np.asarray(half.log_std))
+
+    def independent(vector):
+        mean, std = forward(vector, new, np.asarray(samples.obs))
+        ratio = ratio_of(mean, std, samples)
+        pair = (mean, std), (np.asarray(half_mean), stds[1])
+        first, second = pair if direction == "new_half" else pair[::-1]
+        value = np.mean(gaussian_kl(*first, *second) + ratio * (scaled @ nu))
+        moved = np.mean(gaussian_kl(np.asarray(samples.mean), stds[0], mean, std))
+        return value + beta * nu.sum() * np.sqrt(moved + 1e-12)
+
+    def ours(vector):
+        return cup.projection_loss(
+            unflatten(vector), target, old.log_std, half.log_std, jnp.asarray(nu), config
+        )
+
+    vector = np.asarray(flat)
+    assert float(ours(flat)) == pytest.approx(independent(vector), rel=1e-10)
+    np.testing.assert_allclose(
+        jax.grad(ours)(flat), numerical_gradient(independent, vector), atol=1e-7
+    )
+
+
+@pytest.mark.parametrize("reference", ["start", "half"])
+def test_the_projection_stops_by_its_reference(reference):
+    """From pi_k = pi_{k+1/2} both references agree; from a far half they do not."""
+    config = cup.Config(**{**vars(LIMITED), "stop_reference": reference, "learning_rate": 1e-6})
+    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
+    samples = make_samples(learner.policy)
+    far = learner.policy._replace(log_std=learner.policy.log_std + 0.5)
+    half = cup.Improvement(
+        far, learner.policy_opt, jnp.zeros(()), jnp.int32(3), jnp.array([0.1, 0.1])
+    )
+    orders = jnp.asarray(cup.shuffles(jax.random.key(1), 3, 96, 16))
+    end = cup.project(
+        half,
+        learner.policy.log_std,
+        samples,
+        make_batch((20.0, 30.0)),
+        orders,
+        jnp.asarray(1e-6),
+        config,
+        PROBLEM,
+    )
+    # KL(half || start) is far above delta: one epoch; seen from the half itself: all of them.
+    assert int(end.epochs) == (1 if reference == "start" else 3)
+
+
+def test_improvement_stops_after_the_epoch_that_exceeds_delta():
+    eager = cup.Config(**{**vars(LIMITED), "learning_rate": 0.05, "epochs": 3})
+    _, _, _, metrics = update(eager, costs=(0.0, 0.0))
+    assert int(metrics["epochs_improve"]) == 1
+    assert float(metrics["kl_improve"]) > eager.delta
+    never = cup.Config(**{**vars(eager), "delta": math.inf})
+    _, _, _, metrics = update(never, costs=(0.0, 0.0))
+    assert int(metrics["epochs_improve"]) == 3
+
+
+def test_learning_rate_falls_linearly_where_it_should():
+    for decay, policy, values in (("all", 0.75, 0.75), ("policy", 0.75, 1.0), ("none", 1.0, 1.0)):
+        config = cup.Config(lr_decay=decay, learning_rate=1.0)
+        assert float(cup.decayed(config, jnp.array(0.25), "policy")) == policy
+        assert float(cup.decayed(config, jnp.array(0.25), "critics")) == values
+
+
+def test_presets_are_the_columns_of_the_table():
+    paper, release, omnisafe = (cup.PRESETS[name] for name in ("paper", "release", "omnisafe"))
+    assert (paper.batch_size, paper.epochs, paper.delta) == (5000, 10, 0.02)
+    assert (paper.time_limit, release.time_limit) == ("bootstrap", "terminal")
+    assert (release.batch_size, release.epochs, release.clip) == (2048, 10, 0.2)
+    assert (release.stop_reference, release.cost_advantage) == ("start", "standardise")
+    assert (release.dual_lr, release.nu_max, release.nu_init) == (0.01, 2.0, 0.0)
+    assert (release.log_std, release.last_layer_scale) == (-0.5, 0.1)
+    assert (omnisafe.batch_size, omnisafe.epochs, omnisafe.delta) == (20000, 40, 0.01)
+    assert (omnisafe.stop_reference, omnisafe.cost_advantage) == ("half", "centre")
+    assert (omnisafe.dual_optimiser, omnisafe.dual_lr) == ("adam", 0.035)
+    assert (omnisafe.cost_window, omnisafe.log_std, omnisafe.lr_decay) == (100, 0.0, "policy")
+
+
+def test_omnisafe_prices_follow_adam():
+    config = cup.Config(**{**vars(LIMITED), "dual_optimiser": "adam", "dual_lr": 0.035})
+    learner, _, after, _ = update(config, costs=(15.0, 60.0))
+    optimiser = optax.adam(0.035)
+    step, _ = optimiser.update(jnp.array([-5.0, -40.0]), optimiser.init(learner.nu), learner.nu)
+    np.testing.assert_allclose(after.nu, learner.nu + step, atol=1e-7)

@@ -1,0 +1,144 @@
+"""Surrogates, duals, moments and minibatches against hand-derived values."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cupola.core import critics, duals, moments
+from cupola.core.minibatch import Descent, epoch, shuffles
+from cupola.core.surrogates import clipped, safe_sqrt
+
+
+@pytest.mark.parametrize(
+    ("ratio", "advantage", "value"),
+    [
+        (1.0, 2.0, 2.0),
+        (1.5, 2.0, 2.4),  # capped at (1 + eps) A
+        (0.5, 2.0, 1.0),  # a good action made rarer counts in full
+        (0.5, -2.0, -1.6),  # capped at (1 - eps) A
+        (1.5, -2.0, -3.0),  # a bad action made likelier counts in full
+        (1.3, 0.0, 0.0),
+    ],
+)
+def test_clipped_surrogate_by_hand(ratio, advantage, value):
+    assert float(clipped(jnp.array(ratio), jnp.array(advantage), 0.2)) == pytest.approx(value)
+
+
+def test_safe_sqrt_has_a_finite_slope_at_zero():
+    assert np.isfinite(jax.grad(safe_sqrt)(0.0))
+    assert float(safe_sqrt(jnp.array(4.0))) == pytest.approx(2.0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    nu=st.floats(0, 2),
+    cost=st.floats(-100, 200),
+    limit=st.floats(0, 100),
+    rate=st.floats(1e-3, 0.1),
+)
+def test_dual_ascent_is_the_clipped_step(nu, cost, limit, rate):
+    optimiser = optax.sgd(rate)
+    before = jnp.array([nu, nu])
+    after, _ = duals.ascend(
+        before,
+        optimiser.init(before),
+        optimiser,
+        jnp.array([cost, jnp.nan]),
+        jnp.array([limit, limit]),
+        nu_max=2.0,
+    )
+    assert float(after[0]) == pytest.approx(min(max(nu + rate * (cost - limit), 0), 2), abs=1e-4)
+    assert float(after[1]) == pytest.approx(nu, abs=1e-6)  # unknown cost: left alone
+
+
+def test_dual_adam_moves_by_its_rate_at_first():
+    optimiser = optax.adam(0.035)
+    nu = jnp.zeros(1)
+    after, _ = duals.ascend(
+        nu, optimiser.init(nu), optimiser, jnp.array([40.0]), jnp.array([25.0]), nu_max=2.0
+    )
+    assert float(after[0]) == pytest.approx(0.035, rel=1e-4)
+
+
+def test_moments_are_those_of_all_data_however_it_is_cut(x64):
+    data = np.random.default_rng(0).normal(3.0, 2.0, size=(40, 5, 3))
+    running = moments.empty(3)
+    for piece in np.split(data, [1, 7, 20]):
+        running = moments.absorb(running, jnp.asarray(piece))
+    flat = data.reshape(-1, 3)
+    np.testing.assert_allclose(running.mean, flat.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(running.squares / running.total, flat.var(0), rtol=1e-12)
+    normal = moments.normalise(running, jnp.asarray(flat), clip=1.0)
+    expected = np.clip((flat - flat.mean(0)) / flat.std(0), -1, 1)
+    np.testing.assert_allclose(normal, expected, atol=1e-7)
+
+
+def test_normalising_without_data_is_the_identity_but_for_the_clip():
+    obs = jnp.array([[0.5, -7.0]])
+    np.testing.assert_allclose(moments.normalise(moments.empty(2), obs, 5.0), [[0.5, -5.0]])
+
+
+def test_shuffles_visit_each_sample_once_an_epoch_and_follow_the_key():
+    orders = shuffles(jax.random.key(3), epochs=4, size=100, minibatch=8)
+    assert orders.shape == (4, 12, 8)
+    for order in orders:
+        assert len(np.unique(order)) == 96
+        assert order.min() >= 0
+        assert order.max() < 100
+    assert not np.array_equal(orders[0], orders[1])
+    assert np.array_equal(orders, shuffles(jax.random.key(3), 4, 100, 8))
+    assert not np.array_equal(orders, shuffles(jax.random.key(4), 4, 100, 8))
+
+
+def test_an_epoch_is_plain_minibatch_descent(x64):
+    """Against a loop of numpy: mean squares of a line, plain gradient steps."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(2, 12))
+    order = rng.permutation(12).reshape(4, 3)
+    slope = 0.3
+    for index in order:
+        slope -= 0.1 * np.mean(2 * (slope * x[index] - y[index]) * x[index])
+
+    def loss(params, sample):
+        error = jnp.mean((params * sample[0] - sample[1]) ** 2)
+        return error, error
+
+    state, _ = epoch(
+        Descent(jnp.array(0.3), optax.identity().init(jnp.array(0.3))),
+        loss,
+        optax.identity(),
+        (jnp.asarray(x), jnp.asarray(y)),
+        jnp.asarray(order),
+        jnp.array(0.1),
+    )
+    assert float(state.params) == pytest.approx(slope, rel=1e-12)
+
+
+@pytest.mark.parametrize("cores", [1, 2])
+@pytest.mark.parametrize("wanted", [0, 1, 3, 5])
+def test_critics_keep_as_many_epochs_as_are_wanted(cores, wanted):
+    def policy_work(tell):
+        tell(wanted)
+        return "policy"
+
+    orders = np.arange(5)
+    result, state = critics.alongside(policy_work, lambda s, order: [*s, order], [], orders, cores)
+    assert result == "policy"
+    assert [int(i) for i in state] == list(range(wanted))
+
+
+def test_a_failing_policy_step_does_not_leave_the_critics_waiting():
+    def policy_work(tell):
+        raise RuntimeError("no")
+
+    with pytest.raises(RuntimeError, match="no"):
+        critics.alongside(policy_work, lambda s, order: s, [], np.arange(3), 2)
+    # The pool's only worker is free again.
+    _, state = critics.alongside(lambda tell: tell(1), lambda s, o: [*s, 1], [], np.arange(3), 2)
+    assert state == [1]
