@@ -103,6 +103,49 @@ class Episodes:
         self._finished = []
 
 
+class Estimates:
+    """J^_c and the horizon of each cost, from the episodes that ended."""
+
+    def __init__(self, discounted: tuple[bool, ...], gamma: float, window: int) -> None:
+        self._discounted, self._gamma, self._window = np.array(discounted), gamma, window
+        count = len(discounted)
+        self._costs, self._horizons = np.zeros((0, count)), np.zeros((0, count))
+        self.last = np.full(2, np.nan)  # return, length
+
+    def absorb(self, finished: Finished) -> None:
+        if len(finished.returns) == 0:
+            return
+        costs = np.where(self._discounted, finished.discounted_costs, finished.costs)
+        lengths = finished.lengths[:, None]
+        discounted_time = (1 - self._gamma**lengths) / (1 - self._gamma)
+        horizons = np.where(self._discounted, discounted_time, lengths)
+        if self._window:
+            costs = np.concatenate([self._costs, costs])[-self._window :]
+            horizons = np.concatenate([self._horizons, horizons])[-self._window :]
+        self._costs, self._horizons = costs, horizons
+        self.last = np.array([finished.returns.mean(), finished.lengths.mean()])
+
+    @property
+    def cost_returns(self) -> np.ndarray:
+        return mean_or_nan(self._costs)
+
+    @property
+    def horizons(self) -> np.ndarray:
+        return mean_or_nan(self._horizons)
+
+    def save(self) -> dict[str, np.ndarray]:
+        return {"costs": self._costs, "horizons": self._horizons, "last": self.last}
+
+    def restore(self, state: dict[str, np.ndarray]) -> None:
+        self._costs, self._horizons = state["costs"], state["horizons"]
+        self.last = state["last"]
+
+
+def mean_or_nan(values: np.ndarray) -> np.ndarray:
+    """Mean over the first axis; NaN where there is nothing."""
+    return values.mean(axis=0) if len(values) else np.full(values.shape[1], np.nan)
+
+
 def collect(
     task: Task,
     obs: np.ndarray,

@@ -21,7 +21,7 @@ from cupola.config import Limits, RunConfig, problem_of, resolve
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.errors import CupolaError
-from cupola.rollout import Episodes, Finished, collect, make_act
+from cupola.rollout import Episodes, Estimates, Finished, collect, make_act, mean_or_nan
 from cupola.runs import checkpoints
 from cupola.runs.directory import Record, RunDirectory
 from cupola.tasks import make_task, spec_of
@@ -52,48 +52,6 @@ class Run:
     config: RunConfig
     metrics: list[Record]
     finished: bool
-
-
-class Estimates:
-    """J^_c and the horizon of each cost, from the episodes that ended."""
-
-    def __init__(self, discounted: tuple[bool, ...], gamma: float, window: int) -> None:
-        self._discounted, self._gamma, self._window = np.array(discounted), gamma, window
-        count = len(discounted)
-        self._costs, self._horizons = np.zeros((0, count)), np.zeros((0, count))
-        self.last = np.full(2, np.nan)  # return, length
-
-    def absorb(self, finished: Finished) -> None:
-        if len(finished.returns) == 0:
-            return
-        costs = np.where(self._discounted, finished.discounted_costs, finished.costs)
-        lengths = finished.lengths[:, None]
-        discounted_time = (1 - self._gamma**lengths) / (1 - self._gamma)
-        horizons = np.where(self._discounted, discounted_time, lengths)
-        if self._window:
-            costs = np.concatenate([self._costs, costs])[-self._window :]
-            horizons = np.concatenate([self._horizons, horizons])[-self._window :]
-        self._costs, self._horizons = costs, horizons
-        self.last = np.array([finished.returns.mean(), finished.lengths.mean()])
-
-    @property
-    def cost_returns(self) -> np.ndarray:
-        return _mean(self._costs)
-
-    @property
-    def horizons(self) -> np.ndarray:
-        return _mean(self._horizons)
-
-    def save(self) -> dict[str, np.ndarray]:
-        return {"costs": self._costs, "horizons": self._horizons, "last": self.last}
-
-    def restore(self, state: dict[str, np.ndarray]) -> None:
-        self._costs, self._horizons = state["costs"], state["horizons"]
-        self.last = state["last"]
-
-
-def _mean(values: np.ndarray) -> np.ndarray:
-    return values.mean(axis=0) if len(values) else np.full(values.shape[1], np.nan)
 
 
 class Trainer:
@@ -179,7 +137,7 @@ class Trainer:
             "length": _number(length),
             "return": _number(mean_return),
         }
-        undiscounted = _mean(finished.costs)
+        undiscounted = mean_or_nan(finished.costs)
         for i, name in enumerate(self.problem.costs):
             record[f"cost/{name}"] = _number(self.estimates.cost_returns[i])
             record[f"cost_undiscounted/{name}"] = _number(undiscounted[i])

@@ -1,0 +1,192 @@
+"""A training campaign: many runs, some at a time, resumable; compact curves, a table, a figure.
+
+    python experiments/campaign.py cup-speed            # or any other campaign listed below
+    python experiments/campaign.py cup-speed --report   # curves, table and figure of what is there
+
+Runs live in runs/CAMPAIGN/NAME; stop the script at any time and start it again: finished runs are
+kept, interrupted ones resume exactly. Curves go to experiments/results/CAMPAIGN/NAME.csv, the
+table to experiments/results/CAMPAIGN.md and the figure to experiments/results/CAMPAIGN.png.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from itertools import product
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+RESULTS = Path(__file__).parent / "results"
+COLUMNS = ("steps", "episodes", "length", "return")
+
+
+class Campaign(NamedTuple):
+    """Every variant on every task with every seed."""
+
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    variants: dict[str, tuple[str, ...]]
+    """Command line options of `cupola train cup`, by a short name."""
+    iterations: int = 500
+
+
+CAMPAIGNS = {
+    "cup-speed": Campaign(
+        tasks=("HopperSpeed", "SwimmerSpeed", "AntSpeed"),
+        seeds=(0, 1, 2),
+        variants={"paper": ()},
+    ),
+    "two-costs": Campaign(
+        tasks=("HopperSpeed",),
+        seeds=(0,),
+        variants={"paper": ("--limit", "speed=82.748", "--limit", "effort=40")},
+        iterations=300,
+    ),
+}
+
+
+class Cell(NamedTuple):
+    name: str
+    task: str
+    command: tuple[str, ...]
+
+
+def cells_of(campaign: Campaign, folder: Path) -> list[Cell]:
+    cells = []
+    for task, seed, variant in product(campaign.tasks, campaign.seeds, campaign.variants):
+        name = f"{task}-{variant}-{seed}"
+        options = ("--seed", str(seed), "--iterations", str(campaign.iterations))
+        where = ("--out", str(folder / name), "--threads", "1", "--checkpoint-every", "25")
+        command = ("train", "cup", task, *options, *where, *campaign.variants[variant])
+        cells.append(Cell(name, task, command))
+    return cells
+
+
+def run(cell: Cell, folder: Path) -> str:
+    """Train or continue one cell in a process of its own."""
+    begun = (folder / cell.name / "config.json").exists()
+    command = ("resume", str(folder / cell.name)) if begun else cell.command
+    done = subprocess.run(
+        [sys.executable, "-m", "cupola", *command],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    outcome = "done" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
+    return f"{cell.name}: {outcome}"
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def write_curve(metrics: list[dict[str, Any]], path: Path) -> None:
+    """One line an iteration: what the figures need, four digits."""
+    costs = [key for key in metrics[0] if key.startswith(("cost/", "nu/", "limit/"))]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow((*COLUMNS, *costs))
+        for record in metrics:
+            values = (record[key] for key in (*COLUMNS, *costs))
+            writer.writerow(["" if v is None else f"{v:.5g}" if v % 1 else int(v) for v in values])
+
+
+def read_curve(path: Path) -> dict[str, np.ndarray]:
+    with path.open() as file:
+        rows = list(csv.reader(file))
+    numbers = np.array([[float(cell or "nan") for cell in row] for row in rows[1:]])
+    return dict(zip(rows[0], numbers.T, strict=True))
+
+
+def report(name: str, campaign: Campaign) -> None:
+    """Table and figure from the committed curves alone."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
+    lines = [
+        f"# {name}",
+        "",
+        f"Made by `python experiments/campaign.py {name}`; curves in `results/{name}/`.",
+        "Means over the last 50 iterations.",
+        "",
+        "| task | variant | seed | steps | return | costs (limit) | episode length |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    count = len(campaign.tasks)
+    figure, axes = plt.subplots(2, count, figsize=(4.2 * count, 6), squeeze=False, sharex="col")
+    for column, task in enumerate(campaign.tasks):
+        for line, variant in enumerate(campaign.variants):
+            for seed in campaign.seeds:
+                path = RESULTS / name / f"{task}-{variant}-{seed}.csv"
+                if not path.exists():
+                    continue
+                curve = read_curve(path)
+                lines.append(table_row(task, variant, seed, curve))
+                draw(axes[:, column], curve, line, label=variant if seed == 0 else None)
+        axes[0, column].set_title(task)
+        axes[0, column].set_ylabel("return")
+        axes[1, column].set_ylabel("cost return; limit dashed")
+        axes[1, column].set_xlabel("environment steps")
+    if len(campaign.variants) > 1:
+        axes[0, 0].legend()
+    figure.tight_layout()
+    figure.savefig(RESULTS / f"{name}.png", dpi=110)
+    (RESULTS / f"{name}.md").write_text("\n".join(lines) + "\n")
+
+
+def table_row(task: str, variant: str, seed: int, curve: dict[str, np.ndarray]) -> str:
+    last = {key: np.nanmean(values[-50:]) for key, values in curve.items()}
+    names = [key.removeprefix("cost/") for key in curve if key.startswith("cost/")]
+    costs = ", ".join(f"{n} {last[f'cost/{n}']:.1f} ({last[f'limit/{n}']:g})" for n in names)
+    steps = f"{curve['steps'][-1]:,.0f}"
+    return (
+        f"| {task} | {variant} | {seed} | {steps} | {last['return']:.1f} | {costs}"
+        f" | {last['length']:.0f} |"
+    )
+
+
+def draw(axes: Any, curve: dict[str, np.ndarray], index: int, label: str | None) -> None:
+    colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+    axes[0].plot(
+        curve["steps"], curve["return"], color=colours[index], lw=1, alpha=0.8, label=label
+    )
+    for i, key in enumerate(k for k in curve if k.startswith("cost/")):
+        colour = colours[(index + i) % len(colours)]
+        axes[1].plot(curve["steps"], curve[key], color=colour, lw=1, alpha=0.8)
+        limit = curve[key.replace("cost/", "limit/")][0]
+        axes[1].axhline(limit, color="black", ls="--", lw=1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("campaign", choices=CAMPAIGNS)
+    parser.add_argument("--jobs", type=int, default=2, help="runs at a time, one core each")
+    parser.add_argument("--report", action="store_true", help="train nothing")
+    args = parser.parse_args()
+    campaign, folder = CAMPAIGNS[args.campaign], ROOT / "runs" / args.campaign
+    cells = cells_of(campaign, folder)
+    if not args.report:
+        with ThreadPoolExecutor(args.jobs) as pool:
+            for line in pool.map(lambda cell: run(cell, folder), cells):
+                print(line, flush=True)
+    for cell in cells:
+        metrics = read_metrics(folder / cell.name / "metrics.jsonl")
+        if metrics:
+            write_curve(metrics, RESULTS / args.campaign / f"{cell.name}.csv")
+    report(args.campaign, campaign)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,336 @@
+"""A run that is stopped, killed or damaged and then resumed ends as the one that never was."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cupola
+from cupola.cli import main
+from cupola.errors import CupolaError
+from cupola.runs import checkpoints
+from cupola.runs.directory import RunDirectory
+
+ITERATIONS, EVERY, KEEP = 40, 3, 3
+SMALL = (
+    *("train", "cup", "HopperSpeed", "--limit", "5", "--dual-lr", "0.1", "--seed", "1"),
+    *("--batch-size", "200", "--num-envs", "4", "--minibatch-size", "50", "--epochs", "2"),
+    *("--hidden", "8", "8", "--iterations", str(ITERATIONS)),
+    *("--checkpoint-every", str(EVERY), "--keep-checkpoints", str(KEEP)),
+)
+PATIENCE = 180.0  # seconds; machines can be slow
+
+
+@pytest.fixture(scope="module", autouse=True)
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """One compilation cache for all processes of this file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
+        yield
+
+
+def start(*args: str | Path, **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "cupola", *map(str, args)]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, **options)
+
+
+def finish(child: subprocess.Popen[str], seconds: float = PATIENCE) -> tuple[int, str, str]:
+    out, err = child.communicate(timeout=seconds)
+    return child.returncode, out, err
+
+
+def lines(path: Path) -> int:
+    file = path / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def wait_for(condition: Callable[[], bool], child: subprocess.Popen[str]) -> None:
+    """Until the condition holds or the child ended."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition() and child.poll() is None:
+        assert time.monotonic() < deadline, "the child makes no progress"
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory, shared_cache: None) -> Path:
+    path = tmp_path_factory.mktemp("undisturbed") / "run"
+    status, _, err = finish(start(*SMALL, "--threads", "1", "--out", path))
+    assert (status, err) == (0, "")
+    return path
+
+
+@pytest.fixture
+def copy(undisturbed: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(undisturbed, tmp_path / "copy"))
+
+
+def assert_same_outcome(run: Path, reference: Path) -> None:
+    assert (run / "metrics.jsonl").read_bytes() == (reference / "metrics.jsonl").read_bytes()
+    timings = [json.loads(line) for line in (run / "timings.jsonl").read_text().splitlines()]
+    assert [record["iteration"] for record in timings] == list(range(1, ITERATIONS + 1))
+    kept = checkpoints.iterations(run / "checkpoints")
+    assert len(kept) == KEEP
+    assert kept[-1] == ITERATIONS
+    assert not list(run.rglob("*.tmp"))
+    (i, ours), (j, theirs) = (
+        checkpoints.read(checkpoints.path_of(path / "checkpoints", ITERATIONS))
+        for path in (run, reference)
+    )
+    assert i == j
+    assert ours.keys() == theirs.keys()
+    for name in ours:
+        assert ours[name].dtype == theirs[name].dtype
+        assert ours[name].tobytes() == theirs[name].tobytes(), name
+
+
+def test_the_undisturbed_run_exercises_everything_that_is_saved(undisturbed):
+    """Else the comparisons below would show little: prices rise, episodes end, networks learn."""
+    records = RunDirectory.open(undisturbed).metrics()
+    assert [record["iteration"] for record in records] == list(range(1, ITERATIONS + 1))
+    assert sum(record["episodes"] for record in records) > 50
+    assert sum(record["epochs_project"] for record in records) > ITERATIONS / 4
+    assert len({record["nu/speed"] for record in records}) > 5
+    names = set(checkpoints.read(checkpoints.path_of(undisturbed / "checkpoints", 40))[1])
+    for part in ("learner.policy", "learner.critic_opt", "learner.nu", "moments", "task.physics"):
+        assert any(name.startswith(part) for name in names), part
+
+
+# --- Stopped and killed ---
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_run_says_how_to_continue_and_ends_alike(undisturbed, tmp_path, number):
+    run = tmp_path / "run"
+    child = start(*SMALL, "--out", run)
+    wait_for(lambda: lines(run) >= 4, child)
+    child.send_signal(number)
+    status, out, err = finish(child)
+    assert (status, err) == (130, "")
+    assert f"continue with: cupola resume {run}" in out
+    assert "iterations so far" in out
+    stopped = lines(run)
+    assert 4 <= stopped < ITERATIONS
+    # Nothing is lost: the iteration at hand was finished and saved.
+    assert checkpoints.newest(run / "checkpoints")[0] == stopped
+    expected = (undisturbed / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    assert (run / "metrics.jsonl").read_bytes() == b"".join(expected[:stopped])
+    status, out, err = finish(start("resume", run))
+    assert (status, err) == (0, "")
+    assert f"{ITERATIONS} iterations" in out
+    assert_same_outcome(run, undisturbed)
+
+
+def test_kills_at_random_moments_change_nothing(undisturbed, tmp_path):
+    run, rng = tmp_path / "run", np.random.default_rng(4)
+    moments = np.sort(rng.choice(np.arange(1, ITERATIONS - 1), 5, replace=False))
+    resumed_at = []
+    for moment in (0, *moments):  # the first while it starts
+        held = (run / "config.json").exists()
+        child = start("resume", run) if held else start(*SMALL, "--out", run)
+        wait_for(lambda moment=moment: lines(run) >= moment, child)
+        time.sleep(rng.uniform(0, 0.06 if moment else 2.0))
+        child.send_signal(signal.SIGKILL)
+        assert finish(child)[0] in (-signal.SIGKILL, 0)
+        resumed_at.append(checkpoints.newest(run / "checkpoints")[0])
+    assert finish(start("resume", run))[::2] == (0, "")
+    assert_same_outcome(run, undisturbed)
+    assert len(set(resumed_at)) > 3
+    assert max(resumed_at) < ITERATIONS
+
+
+def test_a_stop_while_the_progress_is_shown_loses_no_iteration(tmp_path):
+    """The signal comes after the decision whether to save."""
+    fields = {"batch_size": 200, "num_envs": 4, "minibatch_size": 50, "epochs": 2}
+    run = cupola.train(
+        "cup",
+        "HopperSpeed",
+        out=tmp_path / "run",
+        limits=5.0,
+        listener=lambda metrics, _: (
+            signal.raise_signal(signal.SIGTERM) if metrics["iteration"] == 4 else None
+        ),
+        **fields,
+        hidden=(8, 8),
+        dual_lr=0.1,
+        checkpoint_every=3,
+    )
+    assert not run.finished
+    assert len(run.metrics) == 4
+    assert checkpoints.newest(run.path / "checkpoints")[0] == 4
+
+
+def test_files_that_may_not_grow_end_the_run_with_a_sentence(undisturbed, tmp_path):
+    """As on a full disk: the longest file, the TensorBoard events, meets the bound first."""
+    resource = pytest.importorskip("resource")
+    run, bound = tmp_path / "run", (20_000, 20_000)
+    child = start(
+        *SMALL,
+        *("--out", run),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, bound),
+    )
+    try:
+        status, _, err = finish(child, seconds=60)
+    finally:
+        child.kill()
+    assert status == 1
+    saved = checkpoints.newest(run / "checkpoints")[0]
+    assert saved > 0
+    assert err.startswith(f"cupola: cannot write to {run} (")
+    assert err.endswith(f"then 'cupola resume {run}'.\n")
+    assert err.count("\n") == 1
+    main(["resume", str(run)])
+    assert_same_outcome(run, undisturbed)
+
+
+# --- Damaged ---
+
+
+@pytest.mark.filterwarnings("always::UserWarning")
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "two of three", "all"])
+def test_damaged_checkpoints_are_passed_over_with_a_warning(undisturbed, copy, capsys, damage):
+    files = sorted((copy / "checkpoints").iterdir(), reverse=True)
+    bad = {"two of three": files[:2], "all": files}.get(damage, files[:1])
+    for file in bad:
+        data = bytearray(file.read_bytes())
+        data[len(data) // 2] ^= 16
+        file.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
+    main(["resume", str(copy)])
+    warned = capsys.readouterr().err.splitlines()
+    back = {"two of three": ITERATIONS - 4, "all": 0}.get(damage, ITERATIONS - 1)
+    assert len(warned) == len(bad)
+    for sentence, file in zip(warned, bad, strict=True):
+        assert sentence.startswith("cupola: warning: ")
+        assert str(file) in sentence
+        assert sentence.endswith(f"Going back to iteration {back}.")
+    assert_same_outcome(copy, undisturbed)
+
+
+@pytest.mark.parametrize("missing", [1, 30, 100])
+def test_half_a_line_at_the_end_of_the_metrics_is_written_anew(undisturbed, copy, missing):
+    """As a crash leaves it: beyond the last checkpoint, and not to its end."""
+    (copy / "checkpoints" / f"{ITERATIONS:08d}.safetensors").unlink()
+    for name in ("metrics.jsonl", "timings.jsonl"):
+        data = (copy / name).read_bytes()
+        (copy / name).write_bytes(data[:-missing])
+    main(["resume", str(copy)])
+    assert_same_outcome(copy, undisturbed)
+
+
+# --- Harmless differences ---
+
+
+def test_threads_change_nothing(undisturbed, tmp_path):
+    main([*SMALL, "--threads", "2", "--out", str(tmp_path / "run")])
+    assert_same_outcome(tmp_path / "run", undisturbed)
+
+
+def test_resume_of_a_finished_run_is_harmless_and_shows_its_table(undisturbed, copy, capsys):
+    before = {p: p.read_bytes() for p in copy.rglob("*") if p.suffix in (".safetensors", ".jsonl")}
+    main(["resume", str(copy)])
+    out, err = capsys.readouterr()
+    assert err == ""
+    assert f"{ITERATIONS} iterations" in out
+    assert "so far" not in out
+    assert {p: p.read_bytes() for p in before} == before
+    assert_same_outcome(copy, undisturbed)
+
+
+# --- Every write that can be the last one ---
+
+
+class Crash(BaseException):
+    """The process ends here: nothing catches it but the test."""
+
+
+def pretend_training(path: Path) -> None:
+    """What the training loop does to its directory, with a sum in place of learning."""
+    try:
+        run = RunDirectory.open(path)
+    except CupolaError:
+        run = RunDirectory.create(path, {"some": "config"})
+    iteration, arrays, damaged = checkpoints.newest(run.checkpoints)
+    assert damaged == []
+    total = arrays.get("total", np.zeros(3))
+    run.rewind(iteration)
+    try:
+        while iteration < 7:
+            iteration += 1
+            total = 1.5 * total + iteration
+            run.log({"iteration": iteration, "sum": total.sum()}, {"iteration": iteration})
+            if iteration % 2 == 0 or iteration == 7:
+                run.checkpoint(iteration, {"total": total}, keep=2)
+    finally:
+        run.close()
+
+
+CALLS = ((os, "fsync"), (os, "replace"), (Path, "unlink"), (Path, "open"), (Path, "mkdir"))
+
+
+def crash_at(call: int, patch: pytest.MonkeyPatch) -> None:
+    """Crash before the given one of all calls that change the disk."""
+    left = [call]
+    for owner, name in CALLS:
+        original = getattr(owner, name)
+
+        def counted(*args: object, original=original, **options: object) -> object:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Crash
+            return original(*args, **options)
+
+        patch.setattr(owner, name, counted)
+
+
+def crash_points(path: Path) -> Iterator[Path]:
+    """One directory for each call at which a new run can crash."""
+    for call in range(1, 1000):
+        run = path / str(call)
+        with pytest.MonkeyPatch.context() as patch:
+            crash_at(call, patch)
+            try:
+                pretend_training(run)
+            except Crash:
+                patch.undo()
+                yield run
+                continue
+        return
+
+
+def test_a_crash_at_any_write_changes_nothing(tmp_path):
+    pretend_training(tmp_path / "whole")
+    expected = (tmp_path / "whole" / "metrics.jsonl").read_bytes()
+    points = 0
+    for run in crash_points(tmp_path):
+        if not (run / "config.json").exists():
+            continue
+        points += 1
+        pretend_training(run)
+        assert (run / "metrics.jsonl").read_bytes() == expected
+        assert checkpoints.iterations(run / "checkpoints")[-2:] == [6, 7]
+        iteration, arrays, damaged = checkpoints.newest(run / "checkpoints")
+        assert (iteration, damaged) == (7, [])
+        whole = checkpoints.read(checkpoints.path_of(tmp_path / "whole" / "checkpoints", 7))[1]
+        assert arrays["total"].tobytes() == whole["total"].tobytes()
+        assert not list(run.rglob("*.tmp"))
+    assert points > 25
+
+
+def test_a_crash_before_the_config_was_written_leaves_room_for_a_new_run(tmp_path):
+    begun = 0
+    for run in crash_points(tmp_path):
+        if (run / "config.json").exists():
+            break
+        begun += run.exists()
+        pretend_training(run)
+    assert begun > 0
