@@ -97,6 +97,7 @@ def replay(recording: Recording, algo: str) -> dict[str, float]:
             "minibatch_size": len(first),
             "delta": float(recording["delta"]),
             "lr_decay": "none",
+            "cost_advantage": "none",  # the recorded ones are standardised already
         }
     )
     problem = Problem(

@@ -10,8 +10,9 @@ from scipy import stats
 from cupola.config import problem_of
 from cupola.errors import CupolaError
 from cupola.policy import Policy
-from cupola.rollout import Episodes, Finished
+from cupola.rollout import Finished
 from cupola.tasks import make_task, spec_of
+from cupola.tasks.base import Task
 from cupola.training import TaskFactory, environment_seed
 
 MAX_ENVS = 64
@@ -67,24 +68,8 @@ def evaluate(
             if task
             else make_task(spec.name, count, problem.costs, threads)
         )
-        sums = Episodes(count, len(problem.costs), config.algorithm.gamma)
-        sums.start(staggered=False)
-        obs = envs.reset(first_seed + begun)
-        waiting = np.ones(count, bool)
-        done: list[Finished] = []
-        while waiting.any():
-            step = envs.step(policy.predict(obs, deterministic=deterministic, rng=rng))
-            obs = step.obs
-            ended = step.terminated | step.truncated
-            sums.add(step)
-            if ended.any():
-                finished = sums.take()
-                # Only the first episode of each environment: later ones favour short episodes.
-                first = waiting[ended]
-                done.append(Finished(*(column[first] for column in finished)))
-                waiting &= ~ended
+        parts.append(first_episodes(envs, policy, deterministic, rng, first_seed + begun))
         envs.close()
-        parts += done
     total = Finished(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     costs = {}
     for i, name in enumerate(problem.costs):
@@ -98,6 +83,27 @@ def evaluate(
     return Evaluation(
         episodes, deterministic, interval(total.returns), interval(total.lengths), costs
     )
+
+
+def first_episodes(
+    envs: Task, policy: Policy, deterministic: bool, rng: np.random.Generator, seed: int
+) -> Finished:
+    """The first episode of each environment: later ones would favour short episodes."""
+    gamma, count = policy.config.algorithm.gamma, envs.num_envs
+    obs = envs.reset(seed)
+    running = np.ones(count, bool)
+    returns, lengths, discount = np.zeros(count), np.zeros(count, np.int64), 1.0
+    costs, discounted = np.zeros((count, len(envs.costs))), np.zeros((count, len(envs.costs)))
+    while running.any():
+        step = envs.step(policy.predict(obs, deterministic=deterministic, rng=rng))
+        obs = step.obs
+        returns[running] += step.reward[running]
+        lengths[running] += 1
+        costs[running] += step.costs[running]
+        discounted[running] += discount * step.costs[running]
+        discount *= gamma
+        running &= ~(step.terminated | step.truncated)
+    return Finished(returns, lengths, costs, discounted)
 
 
 def interval(values: np.ndarray) -> Interval:

@@ -12,7 +12,7 @@ from cupola.config import RunConfig
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.errors import CupolaError
-from cupola.rollout import make_act
+from cupola.rollout import make_actor
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
 
@@ -28,7 +28,7 @@ class Policy:
         self.obs_size = int(moments.mean.shape[0])
         self.act_size = int(network.log_std.shape[0])
         algorithm = config.algorithm
-        self._act = make_act(algorithm.obs_clip, algorithm.normalise_obs)
+        self._act = make_actor(network, moments, algorithm.obs_clip, algorithm.normalise_obs)
         self._rng = np.random.default_rng()
 
     def predict(
@@ -51,7 +51,7 @@ class Policy:
             )
         shape = (*obs.shape[:-1], self.act_size)
         noise = np.zeros(shape) if deterministic else (rng or self._rng).standard_normal(shape)
-        return np.asarray(self._act(self.network, self.moments, obs, noise.astype(np.float32)))
+        return self._act(obs, noise.astype(np.float32))
 
 
 def load(path: str | Path) -> Policy:

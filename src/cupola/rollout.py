@@ -3,30 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from cupola import nets
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.tasks.base import State, Task
-from cupola.types import Rollout, Step
+from cupola.types import Rollout
 
-Act = Callable[[nets.Policy, Moments, np.ndarray, np.ndarray], jax.Array]
+_POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-crew")
+
+Actor = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Actions [N, A] for raw observations [N, O] and unit noise [N, A]."""
 
 
-def make_act(obs_clip: float, normalise: bool) -> Act:
-    """Compiled: actions [N, A] of a policy for raw observations [N, O] and unit noise [N, A]."""
+def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool) -> Actor:
+    """The policy as plain numpy: for a few rows at a time a compiled call costs more."""
+    layers = [(np.asarray(weight), np.asarray(bias)) for weight, bias in policy.mean]
+    std = np.exp(np.asarray(policy.log_std))
+    mean, scale = (np.asarray(x) for x in obs_moments.shift_and_scale(moments))
 
-    @jax.jit
-    def act(policy: nets.Policy, moments: Moments, obs: jax.Array, noise: jax.Array) -> jax.Array:
+    def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        x = obs
         if normalise:
-            obs = obs_moments.normalise(moments, obs, obs_clip)
-        mean, log_std = nets.apply_policy(policy, obs)
-        return mean + jnp.exp(log_std) * noise
+            x = (x - mean) * scale
+            np.clip(x, -obs_clip, obs_clip, out=x)
+        for weight, bias in layers[:-1]:
+            x = x @ weight
+            x += bias
+            np.tanh(x, out=x)
+        weight, bias = layers[-1]
+        x = x @ weight
+        x += bias
+        x += std * noise
+        return x
 
     return act
 
@@ -41,7 +55,7 @@ class Finished(NamedTuple):
 
 
 class Episodes:
-    """Sums over the running episodes of N environments."""
+    """Sums over the running episodes of n environments, carried from one rollout to the next."""
 
     def __init__(self, num_envs: int, costs: int, gamma: float) -> None:
         self._gamma = gamma
@@ -51,7 +65,6 @@ class Episodes:
         self._discounted = np.zeros((num_envs, costs))
         # A staggered first episode is cut before its time: it would bias the estimates.
         self._counts = np.zeros(num_envs, bool)
-        self._finished: list[tuple[np.ndarray, ...]] = []
 
     def start(self, staggered: bool) -> None:
         for total in (self._returns, self._lengths, self._costs, self._discounted):
@@ -60,32 +73,48 @@ class Episodes:
         if staggered:
             self._counts[0] = True
 
-    @property
-    def times(self) -> np.ndarray:
-        """Steps since each running episode began, [N]."""
-        return self._lengths
+    def absorb(self, rollout: Rollout) -> Finished:
+        """Take a rollout [T, n] in, write its ``times``, and give the episodes that ended in it."""
+        length, count = rollout.rewards.shape
+        ended = (rollout.terminated | rollout.truncated).T  # [n, T]
+        # Every environment's stretch of time is cut behind the steps that ended an episode.
+        cuts = ended.copy()
+        cuts[:, -1] = True
+        last = np.flatnonzero(cuts.reshape(-1))  # last step of each piece, env by env
+        first = np.concatenate([[0], last[:-1] + 1])
+        env = first // length
+        opens = first % length == 0  # the piece goes on with an episode of the last rollout
+        carried = np.where(opens, self._lengths[env], 0)
+        sizes = last - first + 1
+        times = np.arange(count * length) - np.repeat(first - carried, sizes)
+        rollout.times[:] = times.reshape(count, length).T
 
-    def add(self, step: Step) -> None:
-        self._returns += step.reward
-        self._costs += step.costs
-        self._discounted += (self._gamma**self._lengths)[:, None] * step.costs
-        self._lengths += 1
-        ended = step.terminated | step.truncated
-        if ended.any():
-            # A terminated episode is whole, staggered or not.
-            whole = ended & (self._counts | step.terminated)
-            sums = (self._returns, self._lengths, self._costs, self._discounted)
-            self._finished.append(tuple(total[whole] for total in sums))
-            for total in sums:
-                total[ended] = 0
-            self._counts |= ended
+        def total(signal: np.ndarray, before: np.ndarray) -> np.ndarray:
+            """Sums of a signal [T, n, ...] over each piece and what was carried into it."""
+            flat = np.swapaxes(signal, 0, 1).reshape(count * length, *signal.shape[2:])
+            sums = np.add.reduceat(flat.astype(np.float64), first, axis=0)
+            keep = opens.reshape(-1, *(1,) * (sums.ndim - 1))
+            return sums + np.where(keep, before[env], 0.0)
 
-    def take(self) -> Finished:
-        """The episodes finished since the last call."""
-        sums = (self._returns, self._lengths, self._costs, self._discounted)
-        pieces = [tuple(total[:0] for total in sums), *self._finished]
-        self._finished = []
-        return Finished(*(np.concatenate(column) for column in zip(*pieces, strict=True)))
+        weights = self._gamma ** rollout.times[..., None]
+        sums = Finished(
+            returns=total(rollout.rewards, self._returns),
+            lengths=sizes + carried,
+            costs=total(rollout.costs, self._costs),
+            discounted_costs=total(weights * rollout.costs, self._discounted),
+        )
+        done = ended.reshape(-1)[last]
+        # A terminated episode is whole, staggered or not.
+        terminated = rollout.terminated.T.reshape(-1)[last]
+        whole = done & (~opens | self._counts[env] | terminated)
+        final = np.searchsorted(env, np.arange(count), side="right") - 1  # each env's last piece
+        runs_on = ~done[final]
+        self._returns[:] = np.where(runs_on, sums.returns[final], 0.0)
+        self._lengths[:] = np.where(runs_on, sums.lengths[final], 0)
+        self._costs[:] = np.where(runs_on[:, None], sums.costs[final], 0.0)
+        self._discounted[:] = np.where(runs_on[:, None], sums.discounted_costs[final], 0.0)
+        self._counts |= ended.any(axis=1)
+        return Finished(*(column[whole] for column in sums))
 
     def save(self) -> State:
         return {
@@ -100,7 +129,6 @@ class Episodes:
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
         self._costs[:], self._discounted[:] = state["costs"], state["discounted"]
         self._counts[:] = state["counts"]
-        self._finished = []
 
 
 class Estimates:
@@ -146,39 +174,87 @@ def mean_or_nan(values: np.ndarray) -> np.ndarray:
     return values.mean(axis=0) if len(values) else np.full(values.shape[1], np.nan)
 
 
+class Crew:
+    """Some environments of a task, stepped in a thread of their own."""
+
+    def __init__(self, task: Task, gamma: float) -> None:
+        self.task = task
+        self.episodes = Episodes(task.num_envs, len(task.costs), gamma)
+        self._obs = np.zeros((task.num_envs, task.spec.obs_size))
+
+    def start(self, seed: int) -> None:
+        self._obs = self.task.reset(seed, stagger=True)
+        self.episodes.start(staggered=True)
+
+    def collect(self, act: Actor, noise: np.ndarray, into: Rollout) -> Finished:
+        """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A]."""
+        obs = self._obs
+        for t in range(len(noise)):
+            into.obs[t] = obs
+            actions = act(into.obs[t], noise[t])
+            step = self.task.step(actions)
+            obs = step.obs
+            into.next_obs[t] = step.final_obs
+            into.actions[t] = actions
+            into.rewards[t] = step.reward
+            into.costs[t] = step.costs
+            into.terminated[t] = step.terminated
+            into.truncated[t] = step.truncated
+        self._obs = obs
+        return self.episodes.absorb(into)
+
+    def save(self) -> State:
+        task, episodes = self.task.save(), self.episodes.save()
+        return {f"task.{k}": v for k, v in task.items()} | {
+            f"episodes.{k}": v for k, v in episodes.items()
+        }
+
+    def restore(self, state: State) -> None:
+        self._obs = self.task.restore(strip("task.", state))
+        self.episodes.restore(strip("episodes.", state))
+
+
+def strip(prefix: str, arrays: State) -> State:
+    """The arrays whose name begins with ``prefix``, without it."""
+    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
+
+
+def crew_sizes(num_envs: int) -> list[int]:
+    """Two halves, whatever the number of cores: the results must not depend on it.
+
+    While one half waits for Python, the other half's physics runs.
+    """
+    half = num_envs // 2
+    return [num_envs - half, half] if half else [1]
+
+
 def collect(
-    task: Task,
-    obs: np.ndarray,
-    act: Act,
-    policy: nets.Policy,
-    moments: Moments,
-    noise: np.ndarray,
-    episodes: Episodes,
-) -> tuple[Rollout, np.ndarray]:
-    """T steps with unit noise [T, N, A] from ``obs`` [N, O]; the observations after them."""
-    length, num_envs = noise.shape[:2]
-    shape = (length, num_envs)
+    crews: list[Crew], act: Actor, noise: np.ndarray, side_by_side: bool
+) -> tuple[Rollout, Finished]:
+    """T steps of all crews with unit noise [T, N, A], and the episodes that ended."""
+    task = crews[0].task
+    shape = noise.shape[:2]
+    obs_size, costs = task.spec.obs_size, len(task.costs)
     rollout = Rollout(
-        obs=np.empty((*shape, obs.shape[1]), np.float32),
-        next_obs=np.empty((*shape, obs.shape[1]), np.float32),
+        obs=np.empty((*shape, obs_size), np.float32),
+        next_obs=np.empty((*shape, obs_size), np.float32),
         actions=np.empty(noise.shape, np.float32),
         rewards=np.empty(shape, np.float32),
-        costs=np.empty((*shape, len(task.costs)), np.float32),
+        costs=np.empty((*shape, costs), np.float32),
         terminated=np.empty(shape, bool),
         truncated=np.empty(shape, bool),
         times=np.empty(shape, np.int32),
     )
-    for t in range(length):
-        rollout.obs[t] = obs
-        rollout.times[t] = episodes.times
-        actions = np.asarray(act(policy, moments, rollout.obs[t], noise[t]))
-        step = task.step(actions)
-        episodes.add(step)
-        obs = step.obs
-        rollout.next_obs[t] = step.final_obs
-        rollout.actions[t] = actions
-        rollout.rewards[t] = step.reward
-        rollout.costs[t] = step.costs
-        rollout.terminated[t] = step.terminated
-        rollout.truncated[t] = step.truncated
-    return rollout, obs
+    jobs: list[Callable[[], Finished]] = []
+    at = 0
+    for crew in crews:
+        mine = slice(at, at + crew.task.num_envs)
+        part = Rollout(*(array[:, mine] for array in rollout))
+        jobs.append(partial(crew.collect, act, noise[:, mine], part))
+        at = mine.stop
+    if side_by_side:
+        others = [_POOL.submit(job) for job in jobs[1:]]
+        finished = [jobs[0](), *(other.result() for other in others)]
+    else:
+        finished = [job() for job in jobs]
+    return rollout, Finished(*(np.concatenate(column) for column in zip(*finished, strict=True)))

@@ -21,7 +21,16 @@ from cupola.config import Limits, RunConfig, problem_of, resolve
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.errors import CupolaError
-from cupola.rollout import Episodes, Estimates, Finished, collect, make_act, mean_or_nan
+from cupola.rollout import (
+    Crew,
+    Estimates,
+    Finished,
+    collect,
+    crew_sizes,
+    make_actor,
+    mean_or_nan,
+    strip,
+)
 from cupola.runs import checkpoints
 from cupola.runs.directory import Record, RunDirectory
 from cupola.tasks import make_task, spec_of
@@ -63,25 +72,30 @@ class Trainer:
         self.spec = factory.spec if factory else spec_of(config.task)
         self.problem = problem_of(self.spec, config.limits)
         self.threads = options.threads or available_cores()
-        envs, costs = algorithm.num_envs, self.problem.costs
-        self.task = (
-            factory.make(envs, costs)
-            if factory
-            else make_task(config.task, envs, costs, self.threads)
-        )
+        costs = self.problem.costs
+        engine_threads = max(1, self.threads // 2)
+        self.crews = [
+            Crew(
+                factory.make(size, costs)
+                if factory
+                else make_task(config.task, size, costs, engine_threads),
+                algorithm.gamma,
+            )
+            for size in crew_sizes(algorithm.num_envs)
+        ]
         self._key = jax.random.key(options.seed)
         module = load_algorithm(config.algo)
         self._algorithm = module.make(algorithm, self.problem, self.threads)
-        self._act = make_act(algorithm.obs_clip, algorithm.normalise_obs)
         self._prepare = make_prepare(algorithm.obs_clip, algorithm.normalise_obs)
         self.iteration = 0
         self.learner: Learner = self._algorithm.init(jax.random.fold_in(self._key, 0))
         self.moments: Moments = obs_moments.empty(self.spec.obs_size)
-        self.episodes = Episodes(envs, len(costs), algorithm.gamma)
         window = getattr(algorithm, "cost_window", 0)
         self.estimates = Estimates(self.problem.discounted, algorithm.gamma, window)
-        self._obs = self.task.reset(environment_seed(options.seed, "train"), stagger=True)
-        self.episodes.start(staggered=True)
+        seed = environment_seed(options.seed, "train")
+        for crew in self.crews:
+            crew.start(seed)
+            seed += crew.task.num_envs
 
     def iterate(self) -> tuple[Record, Record]:
         """One iteration: its metrics and its timings."""
@@ -91,16 +105,8 @@ class Trainer:
         began = time.perf_counter()
         shape = (config.batch_size // config.num_envs, config.num_envs, self.spec.act_size)
         noise = np.asarray(jax.random.normal(noise_key, shape))
-        rollout, obs = collect(
-            self.task,
-            self._obs,
-            self._act,
-            self.learner.policy,
-            self.moments,
-            noise,
-            self.episodes,
-        )
-        finished = self.episodes.take()
+        act = make_actor(self.learner.policy, self.moments, config.obs_clip, config.normalise_obs)
+        rollout, finished = collect(self.crews, act, noise, side_by_side=self.threads > 1)
         self._check_finite("rollout", rollout._asdict())
         self.estimates.absorb(finished)
         collected = time.perf_counter()
@@ -116,7 +122,7 @@ class Trainer:
         report = jax.device_get(report)
         self._check_finite("update", report)
         updated = time.perf_counter()
-        self.learner, self.moments, self._obs = learner, moments, obs
+        self.learner, self.moments = learner, moments
         self.iteration += 1
         metrics = self._record(finished, report)
         timings = {
@@ -161,8 +167,8 @@ class Trainer:
     def save(self) -> checkpoints.Arrays:
         arrays = checkpoints.flatten("learner", self.learner)
         arrays |= checkpoints.flatten("moments", self.moments)
-        arrays |= {f"task.{k}": v for k, v in self.task.save().items()}
-        arrays |= {f"episodes.{k}": v for k, v in self.episodes.save().items()}
+        for i, crew in enumerate(self.crews):
+            arrays |= {f"crew{i}.{k}": v for k, v in crew.save().items()}
         arrays |= {f"estimates.{k}": v for k, v in self.estimates.save().items()}
         return arrays
 
@@ -170,9 +176,13 @@ class Trainer:
         self.iteration = iteration
         self.learner = checkpoints.unflatten("learner", arrays, self.learner)
         self.moments = checkpoints.unflatten("moments", arrays, self.moments)
-        self._obs = self.task.restore(checkpoints.strip("task.", arrays))
-        self.episodes.restore(checkpoints.strip("episodes.", arrays))
-        self.estimates.restore(checkpoints.strip("estimates.", arrays))
+        for i, crew in enumerate(self.crews):
+            crew.restore(strip(f"crew{i}.", arrays))
+        self.estimates.restore(strip("estimates.", arrays))
+
+    def close(self) -> None:
+        for crew in self.crews:
+            crew.task.close()
 
 
 def make_prepare(
@@ -251,7 +261,7 @@ def _loop(run: RunDirectory, trainer: Trainer, listener: Listener | None) -> Run
                     listener(metrics, timings)
     finally:
         run.close()
-        trainer.task.close()
+        trainer.close()
     finished = trainer.iteration == options.iterations
     return Run(run.path, trainer.config, run.metrics(), finished)
 

@@ -26,6 +26,7 @@ from cupola.algos.base import OnPolicyConfig, check
 from cupola.core import critics, duals, gaussian, surrogates
 from cupola.core.advantages import Scaling, horizon_factor, scale
 from cupola.core.minibatch import Descent, epoch, shuffles
+from cupola.core.optimisers import adam
 from cupola.core.samples import Samples, draw
 from cupola.types import Algorithm, Batch, Learner, Metrics, Params, Problem
 
@@ -119,11 +120,6 @@ class CriticSample(NamedTuple):
     targets: jax.Array  # [B, 1 + K]
 
 
-def policy_optimiser(config: Config) -> optax.GradientTransformation:
-    clip = optax.clip_by_global_norm(config.max_grad_norm)
-    return optax.chain(clip, optax.scale_by_adam())
-
-
 def dual_optimiser(config: Config) -> optax.GradientTransformation:
     if config.dual_optimiser == "adam":
         return optax.adam(config.dual_lr)
@@ -190,8 +186,7 @@ def improve(
     config: Config,
 ) -> Improvement:
     """Step 2: from pi_k to pi_{k+1/2}; ``orders`` [E, count, minibatch]."""
-    optimiser = policy_optimiser(config)
-    samples = samples._replace(adv_r=scale(samples.adv_r, "standardise"))
+    optimiser = adam(config.max_grad_norm)
     log_std = policy.log_std
 
     def one_epoch(state: Improvement) -> Improvement:
@@ -236,7 +231,7 @@ def project(
 
     With all prices zero it is the identity: Adam's momentum must not move the policy.
     """
-    optimiser = policy_optimiser(config)
+    optimiser = adam(config.max_grad_norm)
     half_mean, half_log_std = nets.apply_policy(half.policy, samples.obs)
     slow = config.dual == "slow"
     adv_c, violation = (
@@ -248,10 +243,13 @@ def project(
         ratio = jnp.exp(gaussian.log_prob(mean, new_log_std, samples.actions) - samples.log_prob)
         return violation + jnp.mean((ratio - 1)[:, None] * adv_c, axis=0)
 
+    # The same strength as the cap of slow prices, whose advantages carry that factor.
+    cap = config.nu_max * horizon_factor(config.gamma, config.lam)
+
     def reprice(nu: jax.Array, policy: nets.Policy) -> jax.Array:
         if slow:
             return nu
-        return jnp.minimum(duals.newton_step(nu, predicted_violation(policy)), config.nu_max)
+        return jnp.clip(nu + predicted_violation(policy), 0.0, cap)
 
     target = Target(samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, adv_c)
     reference, reference_log_std = (
@@ -274,10 +272,12 @@ def project(
         nu = reprice(state.nu, descent.params)
         return Improvement(descent.params, descent.opt_state, divergence, state.epochs + 1, nu)
 
-    start = half._replace(kl=jnp.zeros_like(half.kl), epochs=jnp.zeros_like(half.epochs))
-    if not slow:
-        start = start._replace(nu=reprice(jnp.zeros_like(half.nu), half.policy))
-    active = jnp.any(start.nu > 0)
+    start = half._replace(
+        kl=jnp.zeros_like(half.kl),
+        epochs=jnp.zeros_like(half.epochs),
+        nu=reprice(half.nu, half.policy),
+    )
+    active = jnp.any(start.nu > 0 if slow else predicted_violation(half.policy) > 0)
     return jax.lax.while_loop(
         lambda s: active & goes_on(s, len(orders), config.delta), one_epoch, start
     )
@@ -315,7 +315,7 @@ def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
 
     @jax.jit
     def samples_of(learner: Learner, batch: Batch) -> Samples:
-        return draw(
+        samples = draw(
             learner.policy,
             learner.critics,
             batch.rollout,
@@ -323,6 +323,7 @@ def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
             lam=config.lam,
             time_limit=config.time_limit,
         )
+        return samples._replace(adv_r=scale(samples.adv_r, "standardise"))
 
     def init(key: jax.Array) -> Learner:
         return init_learner(key, config, problem)
@@ -338,7 +339,6 @@ def make_learn(
 ) -> Callable[[Learner, Samples, Batch, jax.Array], tuple[Learner, Metrics]]:
     """The update from samples on, as three compiled functions: improve, project, critic epoch."""
     limits = jnp.asarray(problem.limits)
-    critic_optimiser = optax.scale_by_adam()
 
     @jax.jit
     def improve_step(
@@ -374,7 +374,7 @@ def make_learn(
         descent, losses = epoch(
             state.descent,
             lambda c, s: critics.loss(c, s.obs, s.targets, config.value_l2),
-            critic_optimiser,
+            adam(),
             CriticSample(samples.obs, samples.targets),
             order,
             decayed(config, batch.progress, "critics"),
@@ -451,8 +451,8 @@ def init_learner(key: jax.Array, config: Config, problem: Problem) -> Learner:
     return Learner(
         policy=policy,
         critics=values,
-        policy_opt=policy_optimiser(config).init(policy),
-        critic_opt=optax.scale_by_adam().init(values),
+        policy_opt=adam(config.max_grad_norm).init(policy),
+        critic_opt=adam().init(values),
         nu=nu,
         nu_opt=dual_optimiser(config).init(nu),
     )

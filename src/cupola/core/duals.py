@@ -22,12 +22,3 @@ def ascend(
     update, opt_state = optimiser.update(-violation, opt_state, nu)
     moved = jnp.clip(nu + update, 0.0, nu_max)
     return jnp.where(known, moved, nu), opt_state
-
-
-def newton_step(nu: jax.Array, violation: jax.Array) -> jax.Array:
-    """A Newton step of the projection's dual, for cost advantages of unit variance.
-
-    The policy nearest to q in KL with price nu on a cost advantage A is q exp(-nu A) / Z, whose
-    expected A falls by nu Var(A) to first order: the dual's second derivative is -Var(A) = -1.
-    """
-    return jnp.maximum(nu + violation, 0.0)

@@ -35,7 +35,13 @@ def absorb(moments: Moments, obs: jax.Array) -> Moments:
     )
 
 
+def shift_and_scale(moments: Moments) -> tuple[jax.Array, jax.Array]:
+    """Mean [O] and inverse standard deviation [O]; 0 and 1 before any data."""
+    variance = jnp.where(moments.total > 0, moments.squares / jnp.maximum(moments.total, 1.0), 1.0)
+    return moments.mean, 1 / jnp.sqrt(variance + 1e-8)
+
+
 def normalise(moments: Moments, obs: jax.Array, clip: float) -> jax.Array:
     """(obs - mean) / sd, clipped to +-clip; the identity (but for the clip) before any data."""
-    variance = jnp.where(moments.total > 0, moments.squares / jnp.maximum(moments.total, 1.0), 1.0)
-    return jnp.clip((obs - moments.mean) / jnp.sqrt(variance + 1e-8), -clip, clip)
+    mean, scale = shift_and_scale(moments)
+    return jnp.clip((obs - mean) * scale, -clip, clip)

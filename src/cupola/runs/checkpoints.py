@@ -45,11 +45,6 @@ def unflatten(prefix: str, arrays: Arrays, like: Any) -> Any:
     return jax.tree_util.tree_unflatten(tree, found)
 
 
-def strip(prefix: str, arrays: Arrays) -> Arrays:
-    """The arrays whose name begins with ``prefix``, without it."""
-    return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
-
-
 def path_of(folder: Path, iteration: int) -> Path:
     return folder / f"{iteration:08d}{SUFFIX}"
 

@@ -19,7 +19,8 @@ from cupola.types import Cost, Step
 
 GAMMA = 0.9
 """The discount that the regulator's optimum is for: train it with gamma=0.9."""
-SPREAD = 5.0
+RADIUS = 4.0
+"""Distance of the regulator's random starts from the origin."""
 
 
 class Quadratic(NamedTuple):
@@ -75,7 +76,7 @@ class QuadraticTask(Task):
 
 
 class Regulator(NamedTuple):
-    """s' = A s + B a; reward -(s'Qs + 0.1 |a|^2), cost |a|^2; s_0 uniform in [-5, 5]^2."""
+    """s' = A s + B a; reward -(s'Qs + 0.1 |a|^2), cost |a|^2; s_0 uniform on a circle."""
 
     a: np.ndarray
     b: np.ndarray
@@ -95,7 +96,7 @@ class Regulator(NamedTuple):
         """Discounted return and effort of a = -K s from a random start, by Lyapunov."""
         closed = self.a - self.b @ gain
         effort = gain.T @ gain
-        start = SPREAD**2 / 3 * np.eye(2)  # covariance of a uniform start
+        start = RADIUS**2 / 2 * np.eye(2)  # covariance of a random start
         returns, costs = (
             float(np.trace(start @ linalg.solve_discrete_lyapunov(GAMMA**0.5 * closed.T, weight)))
             for weight in (-self.q - self.effort_weight * effort, effort)
@@ -122,7 +123,7 @@ REGULATOR = Regulator(
 
 
 class RegulatorTask(Task):
-    """Episodes of 50 steps, long after the state has come to rest."""
+    """Episodes of 15 steps, after which the state has come to rest."""
 
     def __init__(self, spec: TaskSpec, num_envs: int, costs: tuple[str, ...]) -> None:
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
@@ -135,7 +136,8 @@ class RegulatorTask(Task):
         return self._obs
 
     def _start(self, env: int) -> np.ndarray:
-        return self._clock.stream(env).uniform(-SPREAD, SPREAD, 2)
+        angle = self._clock.stream(env).uniform(0, 2 * np.pi)
+        return RADIUS * np.array([np.cos(angle), np.sin(angle)])
 
     def step(self, actions: np.ndarray) -> Step:
         state, effort = self._obs, np.sum(actions**2, axis=1)
@@ -170,7 +172,7 @@ def _quadratic_spec(name: str, quadratic: Quadratic) -> TaskSpec:
 
 _EFFORT = Cost("effort", REGULATOR.limit, discounted=True)
 TASKS = {name: _quadratic_spec(name, quadratic) for name, quadratic in QUADRATICS.items()}
-TASKS["ProbeRegulator"] = TaskSpec("ProbeRegulator", 2, 2, (_EFFORT,), time_limit=50)
+TASKS["ProbeRegulator"] = TaskSpec("ProbeRegulator", 2, 2, (_EFFORT,), time_limit=15)
 
 
 def make(name: str, num_envs: int, costs: tuple[str, ...], threads: int) -> Task:

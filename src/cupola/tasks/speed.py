@@ -44,7 +44,7 @@ def _ant_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
 
 
 def _hopper_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
-    bounded = (np.abs(qpos[:, 2:]) < 100).all(1) & (np.abs(qvel) < 100).all(1)
+    bounded = (np.abs(qpos[:, 2:]).max(1) < 100) & (np.abs(qvel).max(1) < 100)
     return bounded & (qpos[:, 1] > 0.7) & (np.abs(qpos[:, 2]) < 0.2)
 
 
@@ -135,6 +135,8 @@ class RobotTask(Task):
         self._position_of = self._bind_position(model)
         dynamics = ("cinert", "cvel", "qfrc_actuator") if robot.full_dynamics else ()
         self._dynamics = [self._engine.bind(field) for field in dynamics]
+        # Only positions of bodies and dynamics are derived; the rest observes qpos and qvel.
+        self._needs_forward = bool(dynamics) or robot.position in ("torso", "mass_centre")
         self._measures = [partial(_measure, name, robot) for name in costs]
         self._clock = Clock(num_envs, spec.time_limit)
         self._obs = np.zeros((num_envs, robot.obs_size))
@@ -172,17 +174,21 @@ class RobotTask(Task):
                 if self._robot.normal_velocities
                 else rng.uniform(-scale, scale, self._qvel.shape[1])
             )
-        self._engine.forward(ids=ids)
+        if self._needs_forward:
+            self._engine.forward(ids=ids)
 
     def _observe(self) -> np.ndarray:
         """Observations [N, O] of the engine's current state."""
-        clip = self._robot.velocity_clip
-        qvel = self._qvel if np.isinf(clip) else np.clip(self._qvel, -clip, clip)
-        parts = [self._qpos[:, self._robot.skip_qpos :], qvel]
-        parts += [field.reshape(self.num_envs, -1) for field in self._dynamics]
-        obs = np.concatenate(parts, axis=1)
-        missing = self._robot.obs_size - obs.shape[1]
-        return np.pad(obs, ((0, 0), (0, missing))) if missing else obs
+        robot = self._robot
+        obs = np.zeros((self.num_envs, robot.obs_size))
+        at = self._qpos.shape[1] - robot.skip_qpos
+        obs[:, :at] = self._qpos[:, robot.skip_qpos :]
+        end = at + self._qvel.shape[1]
+        np.clip(self._qvel, -robot.velocity_clip, robot.velocity_clip, out=obs[:, at:end])
+        for field in self._dynamics:
+            at, end = end, end + field[0].size
+            obs[:, at:end] = field.reshape(self.num_envs, -1)
+        return obs
 
     def physics(self, actions: np.ndarray) -> None:
         self._ctrl[:] = actions
@@ -193,11 +199,13 @@ class RobotTask(Task):
         self.physics(actions)
         position = self._position_of()
         velocity = (position - self._position) / self._dt
-        effort = np.square(actions, dtype=np.float64).sum(1)
+        effort = np.einsum("na,na->n", actions, actions, dtype=np.float64)
         reward = (
             robot.forward_weight * velocity[:, 0] + robot.alive_bonus - robot.effort_weight * effort
         )
-        costs = np.stack([measure(velocity, effort) for measure in self._measures], axis=1)
+        costs = np.empty((self.num_envs, len(self._measures)))
+        for k, measure in enumerate(self._measures):
+            costs[:, k] = measure(velocity, effort)
         if robot.healthy is None:
             terminated = np.zeros(self.num_envs, bool)
         else:
@@ -235,10 +243,17 @@ def _measure(name: str, robot: Robot, velocity: np.ndarray, effort: np.ndarray) 
     if name == "effort":
         return effort
     if name == "speed":
-        return np.sqrt(np.square(velocity).sum(1))
+        return speed(velocity)
     planar = robot.position in ("torso", "mass_centre")
-    fast = np.sqrt(np.square(velocity).sum(1)) if planar else velocity[:, 0]
+    fast = speed(velocity) if planar else velocity[:, 0]
     return (fast > robot.velocity_threshold).astype(np.float64)
+
+
+def speed(velocity: np.ndarray) -> np.ndarray:
+    """|v|, [N], of velocities [N, 1] or [N, 2]."""
+    if velocity.shape[1] == 1:
+        return np.abs(velocity[:, 0])
+    return np.hypot(velocity[:, 0], velocity[:, 1])
 
 
 def _specs() -> dict[str, tuple[TaskSpec, Robot]]:

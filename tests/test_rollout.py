@@ -1,0 +1,115 @@
+"""The book-keeping of episodes against a loop that adds step by step."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cupola import nets
+from cupola.core import moments as obs_moments
+from cupola.rollout import Episodes, Estimates, Finished, crew_sizes, make_actor
+from cupola.types import Rollout
+
+GAMMA = 0.9
+
+
+def random_rollout(rng: np.random.Generator, length: int, count: int, costs: int) -> Rollout:
+    terminated = rng.random((length, count)) < 0.15
+    truncated = (rng.random((length, count)) < 0.1) & ~terminated
+    empty = np.zeros((length, count, 1))
+    return Rollout(
+        obs=empty,
+        next_obs=empty,
+        actions=empty,
+        rewards=rng.normal(size=(length, count)),
+        costs=rng.normal(size=(length, count, costs)),
+        terminated=terminated,
+        truncated=truncated,
+        times=np.zeros((length, count), np.int32),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    lengths=st.lists(st.integers(1, 20), min_size=1, max_size=4),
+    count=st.integers(1, 5),
+    costs=st.integers(1, 3),
+    staggered=st.booleans(),
+)
+def test_episodes_are_the_sums_over_their_steps(seed, lengths, count, costs, staggered):
+    rng = np.random.default_rng(seed)
+    episodes = Episodes(count, costs, GAMMA)
+    episodes.start(staggered)
+    sums = [{"r": 0.0, "n": 0, "c": np.zeros(costs), "d": np.zeros(costs)} for _ in range(count)]
+    counts = [not staggered or env == 0 for env in range(count)]
+    for length in lengths:
+        rollout = random_rollout(rng, length, count, costs)
+        expected = []
+        for env in range(count):
+            for t in range(length):
+                total = sums[env]
+                assert_time = total["n"]
+                total["r"] += rollout.rewards[t, env]
+                total["c"] = total["c"] + rollout.costs[t, env]
+                total["d"] = total["d"] + GAMMA ** total["n"] * rollout.costs[t, env]
+                total["n"] += 1
+                rollout.times[t, env] = -1
+                total.setdefault("times", []).append((t, assert_time))
+                if rollout.terminated[t, env] or rollout.truncated[t, env]:
+                    if counts[env] or rollout.terminated[t, env]:
+                        expected.append((total["r"], total["n"], *total["c"], *total["d"]))
+                    counts[env] = True
+                    fresh = {"r": 0.0, "n": 0, "c": np.zeros(costs), "d": np.zeros(costs)}
+                    sums[env] = fresh | {"times": total["times"]}
+        finished = episodes.absorb(rollout)
+        ours = np.column_stack(
+            [finished.returns, finished.lengths, finished.costs, finished.discounted_costs]
+        )
+        np.testing.assert_allclose(ours, np.array(expected).reshape(len(expected), -1), atol=1e-9)
+        for env in range(count):
+            for t, time in sums[env].pop("times"):
+                assert rollout.times[t, env] == time
+
+
+def test_estimates_keep_the_last_word_and_are_never_nan_again():
+    estimates = Estimates((True, False), GAMMA, window=0)
+    assert np.isnan(estimates.cost_returns).all()
+    two = Finished(
+        returns=np.array([1.0, 3.0]),
+        lengths=np.array([1, 2]),
+        costs=np.array([[1.0, 10.0], [2.0, 20.0]]),
+        discounted_costs=np.array([[1.0, 9.0], [1.9, 19.0]]),
+    )
+    estimates.absorb(two)
+    np.testing.assert_allclose(estimates.cost_returns, [1.45, 15.0])
+    np.testing.assert_allclose(estimates.horizons, [(1 + 1.9) / 2, 1.5])
+    estimates.absorb(Finished(*(column[:0] for column in two)))
+    np.testing.assert_allclose(estimates.cost_returns, [1.45, 15.0])
+
+
+def test_a_window_averages_the_last_episodes():
+    estimates = Estimates((False,), GAMMA, window=3)
+    for cost in (1.0, 2.0, 3.0, 4.0):
+        one = np.array([[cost]])
+        estimates.absorb(Finished(np.ones(1), np.ones(1, int), one, one))
+    np.testing.assert_allclose(estimates.cost_returns, [3.0])
+
+
+def test_the_actor_is_the_policy():
+    """The numpy actor against the network that the update differentiates."""
+    rng = np.random.default_rng(0)
+    policy = nets.init_policy(jax.random.key(0), 5, 2, (8, 8), -0.5, 1.0)
+    moments = obs_moments.absorb(obs_moments.empty(5), rng.normal(3.0, 2.0, size=(50, 5)))
+    obs = rng.normal(3.0, 4.0, size=(7, 5)).astype(np.float32)
+    noise = rng.normal(size=(7, 2)).astype(np.float32)
+    mean, log_std = nets.apply_policy(policy, obs_moments.normalise(moments, obs, 1.5))
+    expected = np.asarray(mean) + np.exp(np.asarray(log_std)) * noise
+    ours = make_actor(policy, moments, obs_clip=1.5, normalise=True)(obs, noise)
+    np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_crews_share_the_environments():
+    assert [crew_sizes(n) for n in (1, 2, 5, 20)] == [[1], [1, 1], [3, 2], [10, 10]]
