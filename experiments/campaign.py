@@ -41,7 +41,7 @@ CAMPAIGNS = {
     "cup-speed": Campaign(
         tasks=("HopperSpeed", "SwimmerSpeed", "AntSpeed"),
         seeds=(0, 1, 2),
-        variants={"paper": ()},
+        variants={"paper": (), "solved": ("--dual", "solved")},
     ),
     "two-costs": Campaign(
         tasks=("HopperSpeed",),

@@ -31,6 +31,31 @@ def random_rollout(rng: np.random.Generator, length: int, count: int, costs: int
     )
 
 
+class Tally:
+    """One environment, added up step by step."""
+
+    def __init__(self, costs: int, counts: bool) -> None:
+        self.costs, self.counts = costs, counts
+        self.begin()
+
+    def begin(self) -> None:
+        self.returns, self.length = 0.0, 0
+        self.plain, self.discounted = np.zeros(self.costs), np.zeros(self.costs)
+
+    def add(self, rollout: Rollout, t: int, env: int) -> list[tuple[float, ...]]:
+        self.returns += rollout.rewards[t, env]
+        self.plain += rollout.costs[t, env]
+        self.discounted += GAMMA**self.length * rollout.costs[t, env]
+        self.length += 1
+        if not (rollout.terminated[t, env] or rollout.truncated[t, env]):
+            return []
+        row = (self.returns, self.length, *self.plain, *self.discounted)
+        whole = self.counts or rollout.terminated[t, env]
+        self.counts = True
+        self.begin()
+        return [row] if whole else []
+
+
 @settings(max_examples=60, deadline=None)
 @given(
     seed=st.integers(0, 10**6),
@@ -43,35 +68,21 @@ def test_episodes_are_the_sums_over_their_steps(seed, lengths, count, costs, sta
     rng = np.random.default_rng(seed)
     episodes = Episodes(count, costs, GAMMA)
     episodes.start(staggered)
-    sums = [{"r": 0.0, "n": 0, "c": np.zeros(costs), "d": np.zeros(costs)} for _ in range(count)]
-    counts = [not staggered or env == 0 for env in range(count)]
+    tallies = [Tally(costs, not staggered or env == 0) for env in range(count)]
     for length in lengths:
         rollout = random_rollout(rng, length, count, costs)
-        expected = []
-        for env in range(count):
+        expected, times = [], np.zeros((length, count), int)
+        for env, tally in enumerate(tallies):
             for t in range(length):
-                total = sums[env]
-                assert_time = total["n"]
-                total["r"] += rollout.rewards[t, env]
-                total["c"] = total["c"] + rollout.costs[t, env]
-                total["d"] = total["d"] + GAMMA ** total["n"] * rollout.costs[t, env]
-                total["n"] += 1
-                rollout.times[t, env] = -1
-                total.setdefault("times", []).append((t, assert_time))
-                if rollout.terminated[t, env] or rollout.truncated[t, env]:
-                    if counts[env] or rollout.terminated[t, env]:
-                        expected.append((total["r"], total["n"], *total["c"], *total["d"]))
-                    counts[env] = True
-                    fresh = {"r": 0.0, "n": 0, "c": np.zeros(costs), "d": np.zeros(costs)}
-                    sums[env] = fresh | {"times": total["times"]}
+                times[t, env] = tally.length
+                expected += tally.add(rollout, t, env)
         finished = episodes.absorb(rollout)
         ours = np.column_stack(
             [finished.returns, finished.lengths, finished.costs, finished.discounted_costs]
         )
-        np.testing.assert_allclose(ours, np.array(expected).reshape(len(expected), -1), atol=1e-9)
-        for env in range(count):
-            for t, time in sums[env].pop("times"):
-                assert rollout.times[t, env] == time
+        width = 2 + 2 * costs
+        np.testing.assert_allclose(ours, np.reshape(expected, (-1, width)), atol=1e-9)
+        np.testing.assert_array_equal(rollout.times, times)
 
 
 def test_estimates_keep_the_last_word_and_are_never_nan_again():
