@@ -82,8 +82,8 @@ def test_the_constrained_regulator_is_solved(tmp_path):
         "ProbeRegulator",
         gamma=GAMMA,
         dual="solved",
-        iterations=600,
-        learning_rate=1e-3,
+        iterations=800,
+        learning_rate=2e-3,
         hidden=(32, 32),
     )
     returns, effort = simulate(policy.predict)

@@ -125,6 +125,8 @@ def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
 
 
 def problem_of(spec: TaskSpec, limits: Limits) -> Problem:
+    """The problem that a task and checked limits pose."""
+    limits = resolve_limits(spec, limits)
     discounted = {cost.name: cost.discounted for cost in spec.costs}
     return Problem(
         obs_size=spec.obs_size,

@@ -180,15 +180,15 @@ class Crew:
     def __init__(self, task: Task, gamma: float) -> None:
         self.task = task
         self.episodes = Episodes(task.num_envs, len(task.costs), gamma)
-        self._obs = np.zeros((task.num_envs, task.spec.obs_size))
+        self.obs = np.zeros((task.num_envs, task.spec.obs_size))
 
     def start(self, seed: int) -> None:
-        self._obs = self.task.reset(seed, stagger=True)
+        self.obs = self.task.reset(seed, stagger=True)
         self.episodes.start(staggered=True)
 
     def collect(self, act: Actor, noise: np.ndarray, into: Rollout) -> Finished:
         """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A]."""
-        obs = self._obs
+        obs = self.obs
         for t in range(len(noise)):
             into.obs[t] = obs
             actions = act(into.obs[t], noise[t])
@@ -200,7 +200,7 @@ class Crew:
             into.costs[t] = step.costs
             into.terminated[t] = step.terminated
             into.truncated[t] = step.truncated
-        self._obs = obs
+        self.obs = obs
         return self.episodes.absorb(into)
 
     def save(self) -> State:
@@ -210,7 +210,7 @@ class Crew:
         }
 
     def restore(self, state: State) -> None:
-        self._obs = self.task.restore(strip("task.", state))
+        self.obs = self.task.restore(strip("task.", state))
         self.episodes.restore(strip("episodes.", state))
 
 

@@ -108,6 +108,8 @@ class Trainer:
         act = make_actor(self.learner.policy, self.moments, config.obs_clip, config.normalise_obs)
         rollout, finished = collect(self.crews, act, noise, side_by_side=self.threads > 1)
         self._check_finite("rollout", rollout._asdict())
+        for crew in self.crews:
+            self._check_finite("rollout", {"obs": crew.obs})
         self.estimates.absorb(finished)
         collected = time.perf_counter()
         normalised, moments = self._prepare(self.moments, rollout)
@@ -247,6 +249,7 @@ def _loop(run: RunDirectory, trainer: Trainer, listener: Listener | None) -> Run
     options = trainer.config.options
     run.rewind(trainer.iteration)
     try:
+        saved = trainer.iteration
         with stop_requests() as stopping:
             while trainer.iteration < options.iterations and not stopping.is_set():
                 try:
@@ -254,11 +257,13 @@ def _loop(run: RunDirectory, trainer: Trainer, listener: Listener | None) -> Run
                 except NotFiniteError as error:
                     raise CupolaError(f"{error}; {_last_good(run)}") from None
                 run.log(metrics, timings)
-                done = trainer.iteration == options.iterations
-                if done or stopping.is_set() or trainer.iteration % options.checkpoint_every == 0:
+                if trainer.iteration % options.checkpoint_every == 0:
                     run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
+                    saved = trainer.iteration
                 if listener:
                     listener(metrics, timings)
+            if trainer.iteration > saved:
+                run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
     finally:
         run.close()
         trainer.close()

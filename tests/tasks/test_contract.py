@@ -102,10 +102,8 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(name):
 
 
 @every_task
-def test_an_environment_is_its_seed_and_not_its_place(name, request):
+def test_an_environment_is_its_seed_and_not_its_place(name):
     """Environment i of a batch seeded s is environment 0 of a batch seeded s + i."""
-    if name in ("ProbeTwoCosts", "ProbeRegulator"):
-        request.applymarker(pytest.mark.xfail(strict=True, reason="BLAS: the bits depend on N"))
     batch = play(make(name, 3), stagger=False, steps=60)
     for i in range(3):
         task = make(name, 1)

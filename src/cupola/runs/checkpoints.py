@@ -5,7 +5,9 @@ Nothing in them can run code: a file is a JSON header and raw arrays (docs/decis
 
 from __future__ import annotations
 
+import errno
 import hashlib
+import io
 import json
 import os
 from pathlib import Path
@@ -57,7 +59,8 @@ def iterations(folder: Path) -> list[int]:
 def write(folder: Path, iteration: int, arrays: Arrays, keep: int) -> None:
     """Write a checkpoint whole or not at all, then forget all but the last ``keep``."""
     arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
-    meta = {"cupola": json.dumps({"iteration": iteration, "sha256": _digest(arrays)})}
+    digest = _digest(iteration, arrays)
+    meta = {"cupola": json.dumps({"iteration": iteration, "sha256": digest})}
     write_atomically(path_of(folder, iteration), serialise(arrays, metadata=meta))
     for old in iterations(folder)[:-keep]:
         path_of(folder, old).unlink(missing_ok=True)
@@ -68,12 +71,13 @@ def read(path: Path) -> tuple[int, Arrays]:
     try:
         with safe_open(path, framework="numpy") as file:
             meta = json.loads((file.metadata() or {})["cupola"])
+            iteration, digest = int(meta["iteration"]), meta["sha256"]
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
         raise CupolaError(f"{path} is not a readable checkpoint ({error}).") from None
-    if _digest(arrays) != meta.get("sha256"):
+    if _digest(iteration, arrays) != digest:
         raise CupolaError(f"{path} is damaged: its contents do not match their checksum.")
-    return int(meta["iteration"]), arrays
+    return iteration, arrays
 
 
 def newest(folder: Path) -> tuple[int, Arrays, list[str]]:
@@ -111,8 +115,14 @@ def write_atomically(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def _digest(arrays: Arrays) -> str:
-    total = hashlib.sha256()
+def append(file: io.FileIO, data: bytes) -> None:
+    """Write all of ``data`` to an unbuffered file, or fail."""
+    if file.write(data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _digest(iteration: int, arrays: Arrays) -> str:
+    total = hashlib.sha256(str(iteration).encode())
     for name in sorted(arrays):
         array = arrays[name]
         total.update(f"{name} {array.dtype} {array.shape}".encode())

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tensorboardX import SummaryWriter
-
 from cupola.errors import CupolaError
 from cupola.runs import checkpoints
+from cupola.runs.events import TensorBoard
 
 Record = dict[str, Any]
 
@@ -34,38 +34,49 @@ class RunDirectory:
         self.metrics_file = path / "metrics.jsonl"
         self.timings_file = path / "timings.jsonl"
         self._files: dict[Path, Any] = {}
-        self._events: SummaryWriter | None = None
+        self._events: TensorBoard | None = None
 
     @classmethod
     def refuse_occupied(cls, path: Path) -> None:
         """Raise unless a new run can live in ``path``."""
-        if cls(path).config_file.exists():
-            raise CupolaError(
-                f"{path} already holds a run: continue it with 'cupola resume {path}'"
-                " or choose another directory with --out."
-            )
-        if path.exists() and not path.is_dir():
-            raise CupolaError(f"{path} is a file: choose a directory with --out.")
-        if path.is_dir() and any(path.iterdir()):
-            raise CupolaError(f"{path} is not empty: choose a new or empty directory with --out.")
+        with reaching(path):
+            if cls(path).config_file.exists():
+                raise CupolaError(
+                    f"{path} already holds a run: continue it with 'cupola resume {path}'"
+                    " or choose another directory with --out."
+                )
+            if path.exists() and not path.is_dir():
+                raise CupolaError(f"{path} is a file: choose a directory with --out.")
+            # A run that crashed before its config was written leaves nothing of value.
+            found = {file.name for file in path.iterdir()} if path.is_dir() else set()
+            if found - {"checkpoints", ".config.json.tmp"}:
+                raise CupolaError(
+                    f"{path} is not empty: choose a new or empty directory with --out."
+                )
 
     @classmethod
     def create(cls, path: Path, config: Record) -> RunDirectory:
         cls.refuse_occupied(path)
-        run = cls(path)
+        run, is_new = cls(path), not path.exists()
         with run.writing():
-            run.checkpoints.mkdir(parents=True)
-            text = json.dumps(config, indent=2) + "\n"
-            checkpoints.write_atomically(run.config_file, text.encode())
+            try:
+                run.checkpoints.mkdir(parents=True, exist_ok=True)
+                text = json.dumps(config, indent=2) + "\n"
+                checkpoints.write_atomically(run.config_file, text.encode())
+            except OSError:
+                if is_new:
+                    shutil.rmtree(path, ignore_errors=True)
+                raise
         return run
 
     @classmethod
     def open(cls, path: Path) -> RunDirectory:
         run = cls(path)
-        if not path.exists():
-            raise CupolaError(f"there is no directory {path}.")
-        if not run.config_file.is_file():
-            raise CupolaError(f"{path} does not hold a run: it has no config.json.")
+        with reaching(path):
+            if not path.exists():
+                raise CupolaError(f"there is no directory {path}.")
+            if not run.config_file.is_file():
+                raise CupolaError(f"{path} does not hold a run: it has no config.json.")
         return run
 
     def config(self) -> Record:
@@ -110,18 +121,14 @@ class RunDirectory:
             for newer in checkpoints.iterations(self.checkpoints):
                 if newer > iteration:
                     checkpoints.path_of(self.checkpoints, newer).unlink()
-            self._events = SummaryWriter(
-                str(self.path / "tensorboard"), purge_step=iteration + 1, write_to_disk=True
-            )
+            self._events = TensorBoard(self.path / "tensorboard", first_step=iteration + 1)
 
     def log(self, metrics: Record, timings: Record) -> None:
         with self.writing():
             self._append(self.metrics_file, metrics)
             self._append(self.timings_file, timings)
             if self._events is not None:
-                for name, value in (metrics | timings).items():
-                    if isinstance(value, int | float) and name != "iteration":
-                        self._events.add_scalar(name, value, metrics["iteration"])
+                self._events.log(metrics | timings, metrics["iteration"])
 
     def checkpoint(self, iteration: int, arrays: checkpoints.Arrays, keep: int) -> None:
         with self.writing():
@@ -139,9 +146,18 @@ class RunDirectory:
 
     def _append(self, path: Path, record: Record) -> None:
         if path not in self._files:
-            self._files[path] = path.open("a")
-        self._files[path].write(json.dumps(record) + "\n")
-        self._files[path].flush()
+            # Unbuffered: a line is in the file or the write fails, and closing cannot fail.
+            self._files[path] = path.open("ab", buffering=0)
+        checkpoints.append(self._files[path], (json.dumps(record) + "\n").encode())
+
+
+@contextmanager
+def reaching(path: Path) -> Iterator[None]:
+    """Turn a path that the system refuses into a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise CupolaError(f"cannot reach {path} ({error.strerror or error}).") from None
 
 
 def _read_lines(path: Path) -> list[Record]:

@@ -65,7 +65,7 @@ class QuadraticTask(Task):
     def step(self, actions: np.ndarray) -> Step:
         reward = 10 - np.sum((actions - self._quadratic.target) ** 2, axis=1)
         ended = np.ones(self.num_envs, bool)
-        costs = actions @ self._normals.T
+        costs = np.einsum("na,ka->nk", actions, self._normals)
         return Step(self._obs, self._obs, reward, costs, ended, ~ended)
 
     def save(self) -> State:
@@ -143,7 +143,9 @@ class RegulatorTask(Task):
         state, effort = self._obs, np.sum(actions**2, axis=1)
         reward = -np.einsum("ni,ij,nj->n", state, REGULATOR.q, state)
         reward -= REGULATOR.effort_weight * effort
-        final_obs = state @ REGULATOR.a.T + actions @ REGULATOR.b.T
+        # Not a matrix product: its last bits would depend on the number of rows.
+        final_obs = np.einsum("ij,nj->ni", REGULATOR.a, state)
+        final_obs += np.einsum("ij,nj->ni", REGULATOR.b, actions)
         terminated = np.zeros(self.num_envs, bool)
         truncated = self._clock.tick(terminated)
         self._obs = final_obs.copy()
