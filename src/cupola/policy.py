@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 
 import jax
@@ -62,7 +63,9 @@ def load(path: str | Path) -> Policy:
         iteration, arrays = checkpoints.read(path)
     else:
         run = RunDirectory.open(path)
-        iteration, arrays, _ = checkpoints.newest(run.checkpoints)
+        iteration, arrays, damaged = checkpoints.newest(run.checkpoints)
+        for sentence in damaged:
+            warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
         if not arrays:
             raise CupolaError(
                 f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."

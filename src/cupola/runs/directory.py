@@ -49,7 +49,7 @@ class RunDirectory:
                 raise CupolaError(f"{path} is a file: choose a directory with --out.")
             # A run that crashed before its config was written leaves nothing of value.
             found = {file.name for file in path.iterdir()} if path.is_dir() else set()
-            if found - {"checkpoints", ".config.json.tmp"}:
+            if found - {".config.json.tmp"}:
                 raise CupolaError(
                     f"{path} is not empty: choose a new or empty directory with --out."
                 )
@@ -60,7 +60,7 @@ class RunDirectory:
         run, is_new = cls(path), not path.exists()
         with run.writing():
             try:
-                run.checkpoints.mkdir(parents=True, exist_ok=True)
+                path.mkdir(parents=True, exist_ok=True)
                 text = json.dumps(config, indent=2) + "\n"
                 checkpoints.write_atomically(run.config_file, text.encode())
             except OSError:
