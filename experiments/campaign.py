@@ -124,9 +124,10 @@ def report(name: str, campaign: Campaign) -> None:
         "| task | variant | seed | steps | return | costs (limit) | episode length |",
         "|---|---|---|---|---|---|---|",
     ]
-    count = len(campaign.tasks)
+    tasks = [task for task in campaign.tasks if any((RESULTS / name).glob(f"{task}-*.csv"))]
+    count = max(1, len(tasks))
     figure, axes = plt.subplots(2, count, figsize=(4.2 * count, 6), squeeze=False, sharex="col")
-    for column, task in enumerate(campaign.tasks):
+    for column, task in enumerate(tasks):
         for line, variant in enumerate(campaign.variants):
             for seed in campaign.seeds:
                 path = RESULTS / name / f"{task}-{variant}-{seed}.csv"

@@ -80,9 +80,11 @@ def test_the_constrained_regulator_is_solved(tmp_path):
     policy = trained(
         tmp_path,
         "ProbeRegulator",
-        gamma=GAMMA,
         dual="solved",
-        iterations=800,
+        batch_size=3000,
+        num_envs=30,
+        minibatch_size=200,
+        iterations=600,
         learning_rate=2e-3,
         hidden=(32, 32),
     )

@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 import os
+import shutil
 import sys
 import warnings
 from collections.abc import Callable, Sequence
@@ -175,11 +176,19 @@ def conclude(console: Console, run: Any) -> None:
         timings = RunDirectory.open(run.path).timings()
         console.print(summary(run.path, run.metrics, timings, run.finished))
     if not run.finished:
-        console.print(f"stopped; continue with: cupola resume {run.path}", soft_wrap=True)
+        console.print(f"stopped; continue with: {program()} resume {run.path}", soft_wrap=True)
         sys.exit(130)
     console.print("next:")
-    console.print(f"  cupola eval {run.path} --episodes 20", soft_wrap=True)
-    console.print(f"  tensorboard --logdir {run.path}", soft_wrap=True)
+    console.print(f"  {program()} eval {run.path} --episodes 20", soft_wrap=True)
+    console.print(f"  tensorboard --logdir {run.path}  (pip install tensorboard)", soft_wrap=True)
+
+
+def program() -> str:
+    """How this program can be called again."""
+    if shutil.which("cupola"):
+        return "cupola"
+    called = Path(sys.argv[0])
+    return os.path.relpath(called) if called.name == "cupola" else "python -m cupola"
 
 
 def run_eval(args: Sequence[str]) -> None:

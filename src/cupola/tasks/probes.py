@@ -17,8 +17,7 @@ from scipy import linalg, optimize
 from cupola.tasks.base import Clock, State, Task, TaskSpec
 from cupola.types import Cost, Step
 
-GAMMA = 0.9
-"""The discount that the regulator's optimum is for: train it with gamma=0.9."""
+GAMMA = 0.99
 RADIUS = 4.0
 """Distance of the regulator's random starts from the origin."""
 
