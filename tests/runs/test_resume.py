@@ -118,7 +118,7 @@ def test_a_stopped_run_says_how_to_continue_and_ends_alike(undisturbed, tmp_path
     child.send_signal(number)
     status, out, err = finish(child)
     assert (status, err) == (130, "")
-    assert f"continue with: cupola resume {run}" in out
+    assert f"cupola resume {run}" in out
     assert "iterations so far" in out
     stopped = lines(run)
     assert 4 <= stopped < ITERATIONS
