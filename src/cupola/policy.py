@@ -64,12 +64,12 @@ def load(path: str | Path) -> Policy:
     else:
         run = RunDirectory.open(path)
         iteration, arrays, damaged = checkpoints.newest(run.checkpoints)
-        for sentence in damaged:
-            warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
         if not arrays:
             raise CupolaError(
                 f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
             )
+        for sentence in damaged:
+            warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
     config = RunConfig.from_json(run.config())
     obs_size = len(arrays["moments.mean"])
     network = nets.init_policy(
