@@ -1,4 +1,4 @@
-"""The robots against two implementations that are not ours, and the closed forms of SPEC 5.1."""
+"""The robots against two implementations that are not ours, and closed forms."""
 
 import sys
 import warnings
