@@ -7,15 +7,16 @@ from collections.abc import Iterator
 import jax
 import pytest
 
-import cupola  # noqa: F401  (sets XLA's flags before JAX starts)
+from cupola.cli import warm_up_cache
 
 
 @pytest.fixture(scope="session", autouse=True)
-def compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> None:
-    """Many tests compile the same functions: once is enough."""
-    jax.config.update("jax_compilation_cache_dir", str(tmp_path_factory.mktemp("jax")))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+def compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Many tests and their child processes compile the same functions: once is enough."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        warm_up_cache()
+        yield
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ import pytest
 
 import cupola
 from cupola.algos import names as algorithm_names
-from cupola.cli import main, warm_up_cache
+from cupola.cli import main
 from cupola.errors import CupolaError
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
@@ -44,14 +44,6 @@ TINY_ARGS = [
 
 Command = Callable[..., tuple[int, str, str]]
 Complaint = Callable[..., str]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        warm_up_cache()
-        yield
 
 
 @pytest.fixture
@@ -89,7 +81,7 @@ def complaint(command: Command, tmp_path: Path) -> Complaint:
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory, shared_cache: None) -> cupola.Run:
+def trained(tmp_path_factory: pytest.TempPathFactory) -> cupola.Run:
     """A small finished run."""
     out = tmp_path_factory.mktemp("trained") / "run"
     return cupola.train("cup", "HopperSpeed", limits=5.0, out=out, **TINY)

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import cupola
-from cupola.cli import main, warm_up_cache
+from cupola.cli import main
 from cupola.errors import CupolaError
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
@@ -29,15 +29,6 @@ SMALL = (
 )
 Child = subprocess.Popen[str]
 PATIENCE = 180.0  # seconds; machines can be slow
-
-
-@pytest.fixture(scope="module", autouse=True)
-def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One compilation cache for all processes of this file."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / "cache"))
-        warm_up_cache()
-        yield
 
 
 def start(*args: str | Path, program: tuple[str, ...] = ("-m", "cupola")) -> Child:
@@ -64,7 +55,7 @@ def wait_for(condition: Callable[[], bool], child: Child) -> None:
 
 
 @pytest.fixture(scope="module")
-def undisturbed(tmp_path_factory: pytest.TempPathFactory, shared_cache: None) -> Path:
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("undisturbed") / "run"
     status, _, err = finish(start(*SMALL, "--threads", "1", "--out", path))
     assert (status, err) == (0, "")
