@@ -1,10 +1,10 @@
 """One run, one directory:
 
-    config.json       what was asked for, resolved; enough to begin again
-    metrics.jsonl     one line an iteration, nothing in it depends on the clock
-    timings.jsonl     one line an iteration: seconds of the rollout and the update, steps/s
-    tensorboard/      the same numbers as events
-    checkpoints/      the last few, NNNNNNNN.safetensors
+config.json       what was asked for, resolved; enough to begin again
+metrics.jsonl     one line an iteration, nothing in it depends on the clock
+timings.jsonl     one line an iteration: seconds of the rollout and the update, steps/s
+tensorboard/      the same numbers as events
+checkpoints/      the last few, NNNNNNNN.safetensors
 """
 
 from __future__ import annotations
