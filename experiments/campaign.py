@@ -33,21 +33,41 @@ class Campaign(NamedTuple):
     tasks: tuple[str, ...]
     seeds: tuple[int, ...]
     variants: dict[str, tuple[str, ...]]
-    """Command line options of `cupola train cup`, by a short name."""
+    """Arguments of `cupola train`, the algorithm first, by a short name."""
     iterations: int = 500
 
+
+ALGORITHMS = ("cup", "focops", "ppo-lag", "trpo-lag", "cpo", "pcpo", "ppo", "trpo")
 
 CAMPAIGNS = {
     "cup-speed": Campaign(
         tasks=("HopperSpeed", "SwimmerSpeed", "AntSpeed"),
         seeds=(0, 1, 2),
-        variants={"paper": (), "solved": ("--dual", "solved")},
+        variants={"paper": ("cup",), "slow": ("cup", "--dual", "slow")},
     ),
     "two-costs": Campaign(
         tasks=("HopperSpeed",),
         seeds=(0,),
-        variants={"paper": ("--limit", "speed=82.748", "--limit", "effort=40")},
+        variants={"paper": ("cup", "--limit", "speed=82.748", "--limit", "effort=40")},
         iterations=300,
+    ),
+    "baselines": Campaign(
+        tasks=("SwimmerSpeed", "HopperSpeed"),
+        seeds=(0, 1),
+        variants={name: (name,) for name in ALGORITHMS},
+        iterations=200,
+    ),
+    "recovery-start": Campaign(
+        tasks=("SwimmerSpeed",), seeds=(0,), variants={"ppo": ("ppo",)}, iterations=150
+    ),
+    "recovery": Campaign(
+        tasks=("SwimmerSpeed",),
+        seeds=(0,),
+        variants={
+            name: (name, "--start-from", "runs/recovery-start/SwimmerSpeed-ppo-0")
+            for name in ALGORITHMS[:6]
+        },
+        iterations=150,
     ),
 }
 
@@ -64,7 +84,8 @@ def cells_of(campaign: Campaign, folder: Path) -> list[Cell]:
         name = f"{task}-{variant}-{seed}"
         options = ("--seed", str(seed), "--iterations", str(campaign.iterations))
         where = ("--out", str(folder / name), "--threads", "1", "--checkpoint-every", "25")
-        command = ("train", "cup", task, *options, *where, *campaign.variants[variant])
+        algorithm, *more = campaign.variants[variant]
+        command = ("train", algorithm, task, *options, *where, *more)
         cells.append(Cell(name, task, command))
     return cells
 
@@ -78,6 +99,7 @@ def run(cell: Cell, folder: Path) -> str:
         capture_output=True,
         text=True,
         check=False,
+        cwd=ROOT,
     )
     outcome = "done" if done.returncode == 0 else done.stderr.strip().splitlines()[-1]
     return f"{cell.name}: {outcome}"
@@ -159,7 +181,9 @@ def table_row(task: str, variant: str, seed: int, curve: dict[str, np.ndarray]) 
 
 
 def draw(axes: Any, curve: dict[str, np.ndarray], index: int, label: str | None) -> None:
-    colours = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+    colours = (
+        "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555", "#AAAA00",
+    )  # fmt: skip
     axes[0].plot(
         curve["steps"], curve["return"], color=colours[index], lw=1, alpha=0.8, label=label
     )

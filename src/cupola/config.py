@@ -29,6 +29,8 @@ class RunOptions:
     checkpoint_every: int = 10
     """Iterations between two checkpoints."""
     keep_checkpoints: int = 3
+    start_from: str = ""
+    """A run whose policy, critics and observation statistics this one begins with."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -129,7 +131,7 @@ def problem_of(spec: TaskSpec, limits: Limits) -> Problem:
     limits = resolve_limits(spec, limits)
     discounted = {cost.name: cost.discounted for cost in spec.costs}
     return Problem(
-        obs_size=spec.obs_size,
+        obs_size=len(spec.inputs),
         act_size=spec.act_size,
         costs=tuple(limits),
         limits=tuple(limits.values()),

@@ -162,8 +162,10 @@ def bench_table(result: dict[str, Any]) -> Table:
         ("  rollout", None, result["rollout_seconds"]),
         ("  update", None, result["update_seconds"]),
         ("physics ceiling", result["physics_steps_per_second"], result["physics_seconds"]),
+        ("  of standing robots", None, result["standing_seconds"]),
     )
     for label, speed, seconds in rows:
         table.add_row(label, "" if speed is None else f"{speed:,.0f}", f"{seconds:.3f}")
     table.add_row("training / ceiling", f"{100 * result['ratio']:.0f} %", "")
+    table.add_row("  of standing robots", f"{100 * result['standing_ratio']:.0f} %", "")
     return table

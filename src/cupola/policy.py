@@ -22,11 +22,17 @@ class Policy:
     """Observations in, actions out."""
 
     def __init__(
-        self, config: RunConfig, iteration: int, network: nets.Policy, moments: Moments
+        self,
+        config: RunConfig,
+        iteration: int,
+        network: nets.Policy,
+        moments: Moments,
+        inputs: np.ndarray,
+        obs_size: int,
     ) -> None:
         self.config, self.iteration = config, iteration
         self.network, self.moments = network, moments
-        self.obs_size = int(moments.mean.shape[0])
+        self.inputs, self.obs_size = inputs, obs_size
         self.act_size = int(network.log_std.shape[0])
         algorithm = config.algorithm
         self._act = make_actor(network, moments, algorithm.obs_clip, algorithm.normalise_obs)
@@ -52,7 +58,7 @@ class Policy:
             )
         shape = (*obs.shape[:-1], self.act_size)
         noise = np.zeros(shape) if deterministic else (rng or self._rng).standard_normal(shape)
-        return self._act(obs, noise.astype(np.float32))
+        return self._act(obs[..., self.inputs], noise.astype(np.float32))
 
 
 def load(path: str | Path) -> Policy:
@@ -71,10 +77,10 @@ def load(path: str | Path) -> Policy:
         for sentence in damaged:
             warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
     config = RunConfig.from_json(run.config())
-    obs_size = len(arrays["moments.mean"])
+    inputs = arrays["inputs"]
     network = nets.init_policy(
         jax.random.key(0),
-        obs_size,
+        len(inputs),
         len(arrays["learner.policy.log_std"]),
         config.algorithm.hidden,
         config.algorithm.log_std,
@@ -84,5 +90,7 @@ def load(path: str | Path) -> Policy:
         config,
         iteration,
         checkpoints.unflatten("learner.policy", arrays, network),
-        checkpoints.unflatten("moments", arrays, obs_moments.empty(obs_size)),
+        checkpoints.unflatten("moments", arrays, obs_moments.empty(len(inputs))),
+        inputs,
+        int(arrays["obs_size"]),
     )

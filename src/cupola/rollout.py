@@ -18,7 +18,7 @@ from cupola.types import Rollout
 _POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-crew")
 
 Actor = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Actions [N, A] for raw observations [N, O] and unit noise [N, A]."""
+"""Actions [N, A] for the inputs of raw observations [N, I] and unit noise [N, A]."""
 
 
 def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool) -> Actor:
@@ -31,7 +31,7 @@ def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise
         x = obs
         if normalise:
             x = (x - mean) * scale
-            np.clip(x, -obs_clip, obs_clip, out=x)
+            np.minimum(np.maximum(x, -obs_clip, out=x), obs_clip, out=x)  # np.clip is slower
         for weight, bias in layers[:-1]:
             x = x @ weight
             x += bias
@@ -180,6 +180,7 @@ class Crew:
     def __init__(self, task: Task, gamma: float) -> None:
         self.task = task
         self.episodes = Episodes(task.num_envs, len(task.costs), gamma)
+        self._inputs = task.spec.inputs if task.spec.constant else slice(None)
         self.obs = np.zeros((task.num_envs, task.spec.obs_size))
 
     def start(self, seed: int) -> None:
@@ -190,11 +191,11 @@ class Crew:
         """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A]."""
         obs = self.obs
         for t in range(len(noise)):
-            into.obs[t] = obs
+            into.obs[t] = obs[:, self._inputs]
             actions = act(into.obs[t], noise[t])
             step = self.task.step(actions)
             obs = step.obs
-            into.next_obs[t] = step.final_obs
+            into.next_obs[t] = step.final_obs[:, self._inputs]
             into.actions[t] = actions
             into.rewards[t] = step.reward
             into.costs[t] = step.costs
@@ -234,7 +235,7 @@ def collect(
     """T steps of all crews with unit noise [T, N, A], and the episodes that ended."""
     task = crews[0].task
     shape = noise.shape[:2]
-    obs_size, costs = task.spec.obs_size, len(task.costs)
+    obs_size, costs = len(task.spec.inputs), len(task.costs)
     rollout = Rollout(
         obs=np.empty((*shape, obs_size), np.float32),
         next_obs=np.empty((*shape, obs_size), np.float32),

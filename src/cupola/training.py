@@ -89,13 +89,28 @@ class Trainer:
         self._prepare = make_prepare(algorithm.obs_clip, algorithm.normalise_obs)
         self.iteration = 0
         self.learner: Learner = self._algorithm.init(jax.random.fold_in(self._key, 0))
-        self.moments: Moments = obs_moments.empty(self.spec.obs_size)
+        self.moments: Moments = obs_moments.empty(self.problem.obs_size)
+        if options.start_from:
+            self._start_from(Path(options.start_from))
         window = getattr(algorithm, "cost_window", 0)
         self.estimates = Estimates(self.problem.discounted, algorithm.gamma, window)
         seed = environment_seed(options.seed, "train")
         for crew in self.crews:
             crew.start(seed)
             seed += crew.task.num_envs
+
+    def _start_from(self, path: Path) -> None:
+        """Take over another run's networks and statistics, but neither optimisers nor prices."""
+        _, arrays, damaged = checkpoints.newest(RunDirectory.open(path).checkpoints)
+        for sentence in damaged:
+            warnings.warn(sentence, stacklevel=2)
+        if not arrays:
+            raise CupolaError(f"start_from: {path} has no readable checkpoint.")
+        self.learner = self.learner._replace(
+            policy=checkpoints.unflatten("learner.policy", arrays, self.learner.policy),
+            critics=checkpoints.unflatten("learner.critics", arrays, self.learner.critics),
+        )
+        self.moments = checkpoints.unflatten("moments", arrays, self.moments)
 
     def iterate(self) -> tuple[Record, Record]:
         """One iteration: its metrics and its timings."""
@@ -169,6 +184,8 @@ class Trainer:
     def save(self) -> checkpoints.Arrays:
         arrays = checkpoints.flatten("learner", self.learner)
         arrays |= checkpoints.flatten("moments", self.moments)
+        arrays["inputs"] = self.spec.inputs
+        arrays["obs_size"] = np.array(self.spec.obs_size)
         for i, crew in enumerate(self.crews):
             arrays |= {f"crew{i}.{k}": v for k, v in crew.save().items()}
         arrays |= {f"estimates.{k}": v for k, v in self.estimates.save().items()}

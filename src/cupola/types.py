@@ -30,7 +30,7 @@ class Cost(NamedTuple):
 class Problem(NamedTuple):
     """What an algorithm needs to know of a task: sizes, costs and their limits (length K)."""
 
-    obs_size: int
+    obs_size: int  # of the columns that networks are given
     act_size: int
     costs: tuple[str, ...]
     limits: tuple[float, ...]
@@ -54,7 +54,7 @@ class Step(NamedTuple):
 
 
 class Rollout(NamedTuple):
-    """T steps of N environments, observations as the task gave them."""
+    """T steps of N environments, observations as the task gave them but for constant columns."""
 
     obs: Array  # [T, N, O]
     next_obs: Array  # [T, N, O], the final observation where an episode ended

@@ -17,7 +17,8 @@ SMALL = {"batch_size": T * N, "num_envs": N, "minibatch_size": 8, "hidden": (8, 
 
 def make(name: str, threads: int = 1):
     module = algos.load_algorithm(name)
-    config = module.Config(**{**vars(module.PRESETS["paper"]), **SMALL})
+    small = {k: v for k, v in SMALL.items() if k in vars(module.PRESETS["paper"])}
+    config = module.Config(**{**vars(module.PRESETS["paper"]), **small})
     return module.make(config, PROBLEM, threads)
 
 

@@ -14,13 +14,16 @@ import pytest
 
 from cupola import nets
 from cupola.algos import cup
+from cupola.core import minibatch
 from cupola.core.samples import Samples
 from cupola.types import Batch, Problem
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "cup_updates.npz"
 PROBLEM = Problem(4, 2, ("first", "second"), (10.0, 20.0), (True, False))
-LIMITED = cup.Config(batch_size=96, num_envs=4, minibatch_size=16, hidden=(8, 8), epochs=3)
+LIMITED = cup.Config(
+    batch_size=96, num_envs=4, minibatch_size=16, hidden=(8, 8), epochs=3, dual="slow"
+)
 
 
 def replay_module():
@@ -84,12 +87,10 @@ def test_without_a_price_the_projection_is_exactly_the_identity(dual):
     config = cup.Config(**{**vars(LIMITED), "dual": dual})
     learner, samples, after, metrics = update(config, costs=(-100.0, -100.0))
     half = cup.improve(
-        learner.policy,
-        learner.policy_opt,
+        minibatch.start(learner.policy, learner.policy_opt, learner.nu),
         samples,
-        jnp.asarray(cup.shuffles(jax.random.key(1), 9, 96, 16).reshape(3, 3, -1, 16)[0]),
+        jnp.asarray(minibatch.shuffles(jax.random.key(1), 9, 96, 16).reshape(3, 3, -1, 16)[0]),
         jnp.asarray(config.learning_rate),
-        learner.nu,
         config,
     )
     assert float(metrics["epochs_project"]) == 0
@@ -195,7 +196,9 @@ def test_projection_loss_and_gradient(setting, direction, beta):
     nu = np.array([0.4, 0.1])
     adv_c = np.asarray(samples.adv_c)
     scaled = 5.95 * (adv_c - adv_c.mean(0)) / adv_c.std(0)
-    np.testing.assert_allclose(cup.slow_cost(samples, config)[0], scaled, rtol=1e-10)
+    at_prices = minibatch.start(half, (), jnp.asarray(nu))
+    advantages, _, _ = cup.slow_prices(at_prices, samples, config)
+    np.testing.assert_allclose(advantages, scaled, rtol=1e-10)
     target = cup.Target(
         samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, jnp.asarray(scaled)
     )
@@ -230,10 +233,8 @@ def test_the_projection_stops_by_its_reference(reference):
     learner = cup.make(config, PROBLEM).init(jax.random.key(0))
     samples = make_samples(learner.policy)
     far = learner.policy._replace(log_std=learner.policy.log_std + 0.5)
-    half = cup.Improvement(
-        far, learner.policy_opt, jnp.zeros(()), jnp.int32(3), jnp.array([0.1, 0.1])
-    )
-    orders = jnp.asarray(cup.shuffles(jax.random.key(1), 3, 96, 16))
+    half = minibatch.start(far, learner.policy_opt, jnp.array([0.1, 0.1]))
+    orders = jnp.asarray(minibatch.shuffles(jax.random.key(1), 3, 96, 16))
     end = cup.project(
         half,
         learner.policy.log_std,
@@ -242,6 +243,7 @@ def test_the_projection_stops_by_its_reference(reference):
         orders,
         jnp.asarray(1e-6),
         config,
+        jnp.asarray(PROBLEM.limits),
         PROBLEM,
     )
     # KL(half || start) is far above delta: one epoch; seen from the half itself: all of them.
@@ -285,3 +287,36 @@ def test_omnisafe_prices_follow_adam():
     optimiser = optax.adam(0.035)
     step, _ = optimiser.update(jnp.array([-5.0, -40.0]), optimiser.init(learner.nu), learner.nu)
     np.testing.assert_allclose(after.nu, learner.nu + step, atol=1e-7)
+
+
+def test_solved_prices_follow_the_predicted_cost(x64):
+    """Against the prediction written out: gamma^t weights, horizons, advantages of spread one."""
+    config = cup.Config(**{**vars(LIMITED), "dual": "solved"})
+    old = cup.make(config, PROBLEM).init(jax.random.key(0)).policy
+    new = old._replace(log_std=old.log_std + 0.1)
+    samples, batch = make_samples(old), make_batch((12.0, 19.0))
+    half = minibatch.start(new, (), jnp.array([0.5, 0.01]))
+    limits = jnp.asarray(PROBLEM.limits) - jnp.array([1.0, 0.0])
+    adv_c, reprice, active = cup.solved_prices(half, samples, batch, limits, config, PROBLEM)
+    raw, times = np.asarray(samples.adv_c), np.asarray(samples.times)
+    weights = np.stack([0.99**times / np.mean(0.99**times), np.ones(len(times))], axis=1)
+    spread = np.std(weights * raw, axis=0)
+    mean, log_std = (np.asarray(x) for x in nets.apply_policy(new, samples.obs))
+    z = (np.asarray(samples.actions) - mean) / np.exp(log_std)
+    log_prob = np.sum(-0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi), axis=1)
+    rho = np.exp(log_prob - np.asarray(samples.log_prob))
+    change = np.array([50.0, 100.0]) * np.mean((rho - 1)[:, None] * weights * raw, axis=0)
+    predicted = (np.array([12.0, 19.0]) + change - np.array([9.0, 20.0])) / (
+        np.array([50.0, 100.0]) * spread
+    )
+    np.testing.assert_allclose(adv_c, weights * raw / spread, rtol=1e-10)
+    expected = np.clip(np.array([0.5, 0.01]) + predicted, 0, 2 * 5.95)
+    np.testing.assert_allclose(reprice(half.nu, new), expected, rtol=1e-10)
+    assert bool(active) == bool((predicted > 0).any())
+
+
+def test_the_margin_integrates_what_is_measured_and_never_lifts_a_limit():
+    margin = cup.steered(jnp.array([1.0, 0.1]), make_batch((14.0, 15.0)), PROBLEM)
+    np.testing.assert_allclose(margin, [1 + 0.05 * (14 - 9.7), 0.0], rtol=1e-6)
+    unknown = cup.steered(jnp.array([1.0, 0.1]), make_batch((math.nan, 1e9)), PROBLEM)
+    np.testing.assert_allclose(unknown, [1.0, 10.0])  # at most half the limit

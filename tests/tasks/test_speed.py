@@ -293,3 +293,16 @@ def test_a_fall_at_the_time_limit_is_terminated_and_not_truncated(name):
     falls = name not in NEVER_ENDS
     assert step.terminated.tolist() == [falls, falls, False]
     assert step.truncated.tolist() == [False, not falls, False]
+
+
+def test_the_constant_columns_are_exactly_those_that_never_change():
+    for name in ("HumanoidSpeed", "AntSpeed", "HopperSpeed"):
+        task = make_task(name, 8, ("speed",), 1)
+        rng = np.random.default_rng(0)
+        seen = [task.reset(3)]
+        for _ in range(120):
+            step = task.step(rng.uniform(-1, 1, (8, task.spec.act_size)))
+            seen += [step.obs, step.final_obs]
+        still = np.flatnonzero(np.ptp(np.concatenate(seen), axis=0) == 0)
+        assert tuple(still) == task.spec.constant
+        assert len(task.spec.inputs) == task.spec.obs_size - len(still)

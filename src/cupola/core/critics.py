@@ -4,17 +4,39 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from cupola import nets
 from cupola.types import Params
 
 State = TypeVar("State")
 Result = TypeVar("Result")
+
+
+class Fit(NamedTuple):
+    """Critics and how well they fit."""
+
+    critics: Params
+    opt_state: optax.OptState
+    losses: jax.Array  # [1 + K], mean squared errors over the last epoch
+
+    @classmethod
+    def start(cls, critics: Params, opt_state: optax.OptState) -> Fit:
+        count = len(jax.tree.leaves(critics)[0])
+        return cls(critics, opt_state, jnp.zeros(count))
+
+    def part(self, which: slice) -> Fit:
+        """Some of the critics: each has an optimiser of its own."""
+        return jax.tree.map(lambda leaf: leaf[which], self)
+
+    def joined(self, other: Fit) -> Fit:
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), self, other)
+
 
 _POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-critics")
 
@@ -31,6 +53,16 @@ def loss(
     penalty = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(critics))
     errors = losses(critics, obs, targets)
     return jnp.sum(errors) + l2 * penalty, errors
+
+
+def side_by_side(
+    first: Callable[[], Result], second: Callable[[], State], cores: int
+) -> tuple[Result, State]:
+    """Both results, the second computed on a core of its own where there is one."""
+    if cores == 1:
+        return first(), second()
+    other = _POOL.submit(second)
+    return first(), other.result()
 
 
 def alongside(
@@ -56,14 +88,12 @@ def alongside(
             states.append(jax.block_until_ready(advance(states[-1], order)))
         return states[wanted.result()]
 
-    if cores == 1:
-        result = policy_work(wanted.set_result)
-        return result, fit()
-    critics = _POOL.submit(fit)
-    try:
-        result = policy_work(wanted.set_result)
-    except BaseException:
-        if not wanted.done():
-            wanted.set_result(0)
-        raise
-    return result, critics.result()
+    def work() -> Result:
+        try:
+            return policy_work(wanted.set_result)
+        except BaseException:
+            if not wanted.done():
+                wanted.set_result(0)
+            raise
+
+    return side_by_side(work, fit, cores)

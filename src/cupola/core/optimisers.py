@@ -16,8 +16,30 @@ def adam(max_grad_norm: float | None = None) -> optax.GradientTransformation:
     """Adam's direction for gradients of bounded norm; its length is the caller's."""
     if max_grad_norm is None:
         return packed(optax.scale_by_adam())
-    clip = optax.clip_by_global_norm(max_grad_norm)
-    return packed(optax.chain(clip, optax.scale_by_adam()))
+    return packed(optax.chain(bounded(max_grad_norm), optax.scale_by_adam()))
+
+
+def bounded(max_norm: float) -> optax.GradientTransformation:
+    """`optax.clip_by_global_norm` as one factor, which costs no pass over a large gradient."""
+
+    def update(
+        grads: Params, state: optax.OptState, params: Params | None = None
+    ) -> tuple[Params, optax.OptState]:
+        factor = jnp.minimum(1.0, max_norm / optax.tree.norm(grads))
+        return jax.tree.map(lambda g: g * factor, grads), state
+
+    return optax.GradientTransformation(lambda _: optax.EmptyState(), update)
+
+
+def each(inner: optax.GradientTransformation) -> optax.GradientTransformation:
+    """The same optimiser for every network of a stack (leaves [count, ...]), each on its own."""
+
+    def update(
+        grads: Params, state: optax.OptState, params: Params | None = None
+    ) -> tuple[Params, optax.OptState]:
+        return jax.vmap(lambda g, s: inner.update(g, s))(grads, state)
+
+    return optax.GradientTransformation(jax.vmap(inner.init), update)
 
 
 def packed(inner: optax.GradientTransformation) -> optax.GradientTransformation:

@@ -61,3 +61,9 @@ def draw(
         times=jnp.asarray(rollout.times),
     )
     return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), per_step)
+
+
+def ratio(policy: nets.Policy, samples: Samples) -> jax.Array:
+    """rho_t = pi_theta(a_t|s_t) / pi_k(a_t|s_t), [B]."""
+    mean, log_std = nets.apply_policy(policy, samples.obs)
+    return jnp.exp(gaussian.log_prob(mean, log_std, samples.actions) - samples.log_prob)

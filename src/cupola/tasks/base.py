@@ -20,6 +20,12 @@ class TaskSpec(NamedTuple):
     act_size: int
     costs: tuple[Cost, ...]  # all that the task can measure
     time_limit: int
+    constant: tuple[int, ...] = ()  # columns of the observation that never change
+
+    @property
+    def inputs(self) -> np.ndarray:
+        """Columns of the observation that tell something: what networks are given."""
+        return np.delete(np.arange(self.obs_size), self.constant)
 
 
 class Task(ABC):

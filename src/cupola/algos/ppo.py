@@ -1,0 +1,49 @@
+"""PPO: Proximal Policy Optimisation (Schulman et al., 2017), the clipped form.
+
+Maximise mean_t min(rho_t A_t, g(eps, A_t)) by minibatch Adam; costs are measured and ignored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from cupola import nets
+from cupola.algos.base import Learn, MinibatchConfig, assembled, check_positive, one_descent
+from cupola.core import surrogates
+from cupola.core.samples import Samples, ratio
+from cupola.types import Algorithm, Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(MinibatchConfig):
+    """PPO's switches; the defaults are the preset `paper`."""
+
+    clip: float = 0.2
+    """Epsilon of the clipped objective."""
+    value_l2: float = 3e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "clip")
+
+
+PRESETS = {"paper": Config()}
+
+
+def loss(policy: nets.Policy, sample: Samples, config: Config) -> jax.Array:
+    """What is minimised on a minibatch."""
+    return -jnp.mean(surrogates.clipped(ratio(policy, sample), sample.adv_r, config.clip))
+
+
+def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
+    return one_descent(
+        config, problem, threads, lambda policy, sample, *_: loss(policy, sample, config)
+    )
+
+
+def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
+    """PPO as a value; ``threads`` > 1 fits the critics beside the policy on a second core."""
+    return assembled(config, problem, make_learn(config, problem, threads))

@@ -1,0 +1,77 @@
+"""TRPO: Trust Region Policy Optimisation (Schulman et al., 2015).
+
+Maximise mean_t rho_t A_t subject to mean_t KL(pi_k || pi_theta)[s_t] <= delta: one step along
+H^-1 g, shortened until the sampled constraint holds and the objective is no worse. Costs are
+measured and ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from cupola import nets
+from cupola.algos.base import Learn, TrustRegionConfig, assembled, trust_region_learn
+from cupola.core.samples import Samples, ratio
+from cupola.core.trust_region import (
+    Flat,
+    Search,
+    fisher_product,
+    line_search,
+    mean_kl_from,
+    natural_gradient,
+)
+from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(TrustRegionConfig):
+    """TRPO's switches; the defaults are the preset `paper`."""
+
+
+PRESETS = {"paper": Config()}
+
+
+def ascend(
+    policy: nets.Policy,
+    samples: Samples,
+    loss: Callable[[nets.Policy], jax.Array],
+    config: TrustRegionConfig,
+) -> tuple[nets.Policy, Search]:
+    """The policy after one trust-region step that lowers ``loss``."""
+    flat = Flat.of(policy)
+    divergence = mean_kl_from(policy, samples)
+    before, gradient = jax.value_and_grad(lambda theta: loss(flat.policy(theta)))(flat.theta)
+    product = fisher_product(policy, samples.obs, config.damping)
+    step = natural_gradient(product, gradient, config.cg_iterations, config.delta)
+
+    def acceptable(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
+        new = flat.policy(theta)
+        kl = divergence(new)
+        return (kl <= config.delta) & (loss(new) <= before), kl
+
+    search = line_search(flat.theta, step, acceptable, config.backtrack, config.backtracks)
+    return flat.policy(search.theta), search
+
+
+def loss(policy: nets.Policy, samples: Samples) -> jax.Array:
+    """What a step lowers: -mean rho A."""
+    return -jnp.mean(ratio(policy, samples) * samples.adv_r)
+
+
+def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
+    def step(learner: Learner, samples: Samples, batch: Batch) -> tuple[Learner, Metrics]:
+        policy, search = ascend(
+            learner.policy, samples, lambda policy: loss(policy, samples), config
+        )
+        return learner._replace(policy=policy), {"kl": search.kl, "backtracks": search.tries}
+
+    return trust_region_learn(config, problem, threads, step)
+
+
+def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
+    """TRPO as a value; ``threads`` > 1 fits the critics beside the policy on a second core."""
+    return assembled(config, problem, make_learn(config, problem, threads))
