@@ -1,10 +1,11 @@
-"""Set cupola's CUP beside OmniSafe 0.5's: whole training iterations, environment steps a second.
+"""Set cupola's CUP or CPO beside OmniSafe 0.5's: environment steps a second of whole trainings.
 
-    python benchmarks/versus_omnisafe.py --omnisafe-python PYTHON3.10 [--task HopperSpeed] \
-        [--repeats 3] [--out benchmarks/results/versus_omnisafe.json]
+    python benchmarks/versus_omnisafe.py --omnisafe-python PYTHON3.10 [--algo cup | cpo] \
+        [--task HopperSpeed] [--repeats 3] [--out benchmarks/results/versus_omnisafe_ALGO.json]
 
-Both sides take 5000 steps an iteration and make 10 + 10 epochs of minibatches of 64 on them, with
-no early stop. A round measures cupola (`cupola bench`) and then OmniSafe (`omnisafe_cup.py`) with
+Both sides take 5000 steps an iteration. CUP makes 10 + 10 epochs of minibatches of 64 on them, with
+no early stop; CPO 10 iterations of conjugate gradients and 80 value iterations on all of them.
+A round measures cupola (`cupola bench`) and then OmniSafe (`omnisafe_peer.py`) with
 1 and 5 environments and 1 and 2 PyTorch threads, never two at once. The rounds follow each other
 in one run, so that both sides share the machine's noise. The speed-up is cupola's median over the
 rounds divided by that of OmniSafe's best configuration.
@@ -54,15 +55,18 @@ class BenchmarkError(Exception):
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Set cupola's CUP beside OmniSafe 0.5's.")
+    parser = argparse.ArgumentParser(description="Set cupola beside OmniSafe 0.5.")
     parser.add_argument(
         "--omnisafe-python", required=True, help="the interpreter of OmniSafe's environment"
     )
+    parser.add_argument("--algo", choices=("cup", "cpo"), default="cup")
     parser.add_argument("--task", default="HopperSpeed", help="a speed task of cupola")
     parser.add_argument("--repeats", type=int, default=3, help="rounds")
     parser.add_argument("--iterations", type=int, default=3, help="OmniSafe's, timed, in a round")
-    parser.add_argument("--out", type=Path, default=HERE / "results" / "versus_omnisafe.json")
+    parser.add_argument("--out", type=Path, help="results/versus_omnisafe_ALGO.json by default")
     arguments = parser.parse_args()
+    name = f"versus_omnisafe_{arguments.algo}.json"
+    arguments.out = arguments.out or HERE / "results" / name
     if arguments.repeats < 1:
         parser.error("--repeats must be at least 1")
     if arguments.iterations < 1:
@@ -79,11 +83,13 @@ def peer_task(task: str) -> str:
 
 def contenders(arguments: argparse.Namespace) -> dict[str, list[str]]:
     """The command of each measurement, still without its output file."""
-    commands = {CUPOLA: [sys.executable, "-m", "cupola", "bench", arguments.task]}
+    bench = (sys.executable, "-m", "cupola", "bench", arguments.task, "--algo", arguments.algo)
+    commands = {CUPOLA: list(bench)}
     for envs, threads in product(ENVS, THREADS):
         # -E: cupola's PYTHONPATH is not for the other interpreter.
         commands[f"omnisafe, envs {envs}, threads {threads}"] = [
-            *(arguments.omnisafe_python, "-E", str(HERE / "omnisafe_cup.py")),
+            *(arguments.omnisafe_python, "-E", str(HERE / "omnisafe_peer.py")),
+            *("--algo", arguments.algo.upper()),
             *("--task", peer_task(arguments.task), "--iterations", str(arguments.iterations)),
             *("--envs", str(envs), "--threads", str(threads)),
         ]
@@ -158,11 +164,12 @@ def compare(results: dict[str, list[Measurement]], arguments: argparse.Namespace
     # The interpreter's path and the output's stay out: results are for other machines too.
     command = [
         *("python", "benchmarks/versus_omnisafe.py", "--omnisafe-python", "PYTHON3.10"),
-        *("--task", arguments.task, "--repeats", str(arguments.repeats)),
+        *("--algo", arguments.algo, "--task", arguments.task, "--repeats", str(arguments.repeats)),
         *("--iterations", str(arguments.iterations)),
     ]
     return {
         "command": shlex.join(command),
+        "algorithm": arguments.algo,
         "task": arguments.task,
         "peer_task": peer_task(arguments.task),
         "cores": os.cpu_count(),

@@ -1,4 +1,4 @@
-"""Steps a second of whole CUP iterations, beside the physics ceiling of the same run."""
+"""Steps a second of whole training iterations, beside the physics ceiling of the same run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from cupola.algos import cup
 from cupola.config import resolve
 from cupola.tasks import make_task, spec_of
 from cupola.tasks.base import Task
@@ -18,8 +17,10 @@ WARM_UP = 2
 RESTART = 25
 
 
-def bench(task: str, *, iterations: int = 10, threads: int = 0, **fields: Any) -> dict[str, Any]:
-    """Time CUP's preset `paper` without early stopping; nothing is written to disk.
+def bench(
+    task: str, *, algo: str = "cup", iterations: int = 10, threads: int = 0, **fields: Any
+) -> dict[str, Any]:
+    """Time an algorithm's preset `paper` without early stopping; nothing is written to disk.
 
     Training iterations and stretches of bare physics alternate, so that a noisy machine disturbs
     both alike; all figures are medians. The ceiling is the engine alone under random actions, which
@@ -29,11 +30,10 @@ def bench(task: str, *, iterations: int = 10, threads: int = 0, **fields: Any) -
     spec, total = spec_of(task), iterations + WARM_UP
     # A price that is not zero and hardly moves: every iteration runs all epochs of the projection.
     fixed = {"delta": float("inf"), "dual": "slow", "nu_init": 1e-3, "dual_lr": 1e-12}
-    fields = {**fixed, "iterations": total, "threads": threads, **fields}
-    config = resolve("cup", spec, "paper", None, fields)
+    fields = {**(fixed if algo == "cup" else {}), **fields}
+    config = resolve(algo, spec, "paper", None, {"iterations": total, "threads": threads, **fields})
     trainer = Trainer(config)
     algorithm = config.algorithm
-    assert isinstance(algorithm, cup.Config)
     bare, standing = (
         make_task(task, algorithm.num_envs, tuple(config.limits), trainer.threads) for _ in range(2)
     )
@@ -58,6 +58,7 @@ def bench(task: str, *, iterations: int = 10, threads: int = 0, **fields: Any) -
     ceiling = algorithm.batch_size / statistics.median(physics)
     return {
         "task": task,
+        "algorithm": config.algo,
         "steps_per_second": speed,
         "physics_steps_per_second": ceiling,
         "ratio": speed / ceiling,
@@ -67,11 +68,8 @@ def bench(task: str, *, iterations: int = 10, threads: int = 0, **fields: Any) -
         "physics_seconds": statistics.median(physics),
         "standing_seconds": statistics.median(on_feet),
         "threads": trainer.threads,
-        "num_envs": algorithm.num_envs,
-        "batch_size": algorithm.batch_size,
-        "minibatch_size": algorithm.minibatch_size,
-        "epochs": [algorithm.epochs, algorithm.epochs],
         "iterations": iterations,
+        "config": config.to_json()["algorithm"],
     }
 
 

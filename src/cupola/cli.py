@@ -64,9 +64,10 @@ class ListArgs:
 
 @dataclass(frozen=True)
 class BenchArgs:
-    """Time whole CUP iterations and, in the same run, the physics alone."""
+    """Time whole training iterations and, in the same run, the physics alone."""
 
     task: Positional[str]
+    algo: str = "cup"
     iterations: int = 10
     threads: int = 0
     """Cores to use; 0 means all."""
@@ -232,7 +233,9 @@ def run_bench(args: Sequence[str]) -> None:
     if parsed.iterations < 1:
         raise CupolaError(f"iterations must be at least 1, not {parsed.iterations}.")
     warm_up_cache()
-    result = bench(parsed.task, iterations=parsed.iterations, threads=parsed.threads)
+    result = bench(
+        parsed.task, algo=parsed.algo, iterations=parsed.iterations, threads=parsed.threads
+    )
     Console().print(bench_table(result))
     if parsed.out:
         try:

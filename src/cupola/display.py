@@ -152,7 +152,8 @@ def describe(cost: Cost) -> str:
 
 
 def bench_table(result: dict[str, Any]) -> Table:
-    table = Table(title=f"{result['task']}: whole CUP iterations, {result['threads']} thread(s)")
+    what = f"{result['task']}: whole iterations of {result['algorithm']}"
+    table = Table(title=f"{what}, {result['threads']} thread(s)")
     table.add_column("")
     table.add_column("steps/s", justify="right")
     table.add_column("seconds an iteration", justify="right")

@@ -1,13 +1,14 @@
 """Time whole training iterations of OmniSafe 0.5, in OmniSafe's own Python 3.10 environment.
 
-    python benchmarks/omnisafe_cup.py --task SafetyHopperVelocity-v1 --iterations 3 --envs 1 \
+    python benchmarks/omnisafe_peer.py --task SafetyHopperVelocity-v1 --iterations 3 --envs 1 \
         --threads 2 --out omnisafe.json
 
 The setting is the CUP paper's: 5000 steps an iteration, minibatches of 64, 10 improvement and 10
-projection epochs, no early stop on the KL divergence. All else is OmniSafe's default, except that
-it writes as little to disk as it can. The times are those of OmniSafe's own clock, read from its
-progress file: `Time/Epoch` covers the rollout, the update and the learning-rate schedule, not the
-table it prints after them. Imports, the making of the environments and one warm-up iteration are
+projection epochs, no early stop on the KL divergence; for CPO 10 iterations of conjugate gradients
+with damping 0.01 and 80 value iterations on the whole batch. All else is OmniSafe's default, except
+that it writes as little to disk as it can. The times are those of OmniSafe's own clock, read from
+its progress file: `Time/Epoch` covers the rollout, the update and the learning-rate schedule, not
+the table it prints after them. Imports, the making of the environments and one warm-up are
 left out. `versus_omnisafe.py` tells how to install OmniSafe and compares the numbers to cupola's.
 """
 
@@ -28,6 +29,7 @@ from typing import Any
 STEPS = 5000
 MINIBATCH = 64
 EPOCHS = 10
+VALUE_ITERATIONS = 80
 WARM_UP = 1
 
 
@@ -49,7 +51,29 @@ def parse_arguments() -> argparse.Namespace:
     return arguments
 
 
-def settings(*, iterations: int, envs: int, threads: int, log_dir: str) -> dict[str, Any]:
+def update_settings(algo: str) -> dict[str, Any]:
+    """How much an update computes."""
+    if algo == "CPO":
+        return {
+            "steps_per_epoch": STEPS,
+            "batch_size": STEPS,  # value iterations on the whole batch
+            "update_iters": VALUE_ITERATIONS,
+            "kl_early_stop": False,
+            "cg_iters": 10,
+            "cg_damping": 0.01,
+            "fvp_sample_freq": 1,
+        }
+    return {
+        "steps_per_epoch": STEPS,
+        "batch_size": MINIBATCH,
+        "update_iters": EPOCHS,
+        "kl_early_stop": False,
+    }
+
+
+def settings(
+    *, algo: str, iterations: int, envs: int, threads: int, log_dir: str
+) -> dict[str, Any]:
     """The changes to OmniSafe's defaults."""
     return {
         "train_cfgs": {
@@ -58,12 +82,7 @@ def settings(*, iterations: int, envs: int, threads: int, log_dir: str) -> dict[
             "vector_env_nums": envs,
             "total_steps": STEPS * (WARM_UP + iterations),
         },
-        "algo_cfgs": {
-            "steps_per_epoch": STEPS,
-            "batch_size": MINIBATCH,
-            "update_iters": EPOCHS,
-            "kl_early_stop": False,
-        },
+        "algo_cfgs": update_settings(algo),
         "logger_cfgs": {
             "use_tensorboard": False,
             "use_wandb": False,
@@ -92,9 +111,6 @@ def read_progress(log_dir: str) -> list[dict[str, float]]:
 def summarise(rows: list[dict[str, float]]) -> dict[str, Any]:
     seconds = [row["Time/Epoch"] for row in rows]
     return {
-        "steps_per_iteration": STEPS,
-        "minibatch": MINIBATCH,
-        "epochs": EPOCHS,
         "steps_per_second": STEPS / fmean(seconds),
         "rollout_seconds": fmean(row["Time/Rollout"] for row in rows),
         "update_seconds": fmean(row["Time/Update"] for row in rows),
@@ -105,6 +121,7 @@ def summarise(rows: list[dict[str, float]]) -> dict[str, Any]:
 def measure(arguments: argparse.Namespace) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as log_dir:
         custom = settings(
+            algo=arguments.algo,
             iterations=arguments.iterations,
             envs=arguments.envs,
             threads=arguments.threads,
@@ -120,6 +137,7 @@ def measure(arguments: argparse.Namespace) -> dict[str, Any]:
         "threads": arguments.threads,
         "iterations": arguments.iterations,
         **summarise(rows),
+        "update": update_settings(arguments.algo),
         "python": platform.python_version(),
         "torch": version("torch"),
         "safety_gymnasium": version("safety-gymnasium"),
