@@ -290,22 +290,31 @@ PolicyWork: TypeAlias = Callable[
 
 
 def minibatch_learn(
-    config: MinibatchConfig, problem: Problem, threads: int, policy_work: PolicyWork, steps: int = 1
+    config: MinibatchConfig,
+    problem: Problem,
+    threads: int,
+    policy_work: PolicyWork,
+    steps: int = 1,
+    held_out: int = 0,
 ) -> Learn:
-    """``policy_work`` with orders [steps, epochs, count, minibatch], the critics beside it."""
+    """``policy_work`` with orders [steps, epochs, count, minibatch], the critics beside it.
+
+    The policy is not fitted to the last ``held_out`` samples; the critics are fitted to all.
+    """
     fit = make_fit(config)
 
     def learn(
         learner: Learner, samples: Samples, batch: Batch, key: jax.Array
     ) -> tuple[Learner, Metrics]:
         size, minibatch, epochs = len(samples.obs), config.minibatch_size, config.epochs
-        orders = shuffles(key, (steps + 1) * epochs, size, minibatch)
-        orders = orders.reshape(steps + 1, epochs, -1, minibatch)
+        policy_key, critic_key = jax.random.split(key)
+        orders = shuffles(policy_key, steps * epochs, size - held_out, minibatch)
+        orders = orders.reshape(steps, epochs, -1, minibatch)
         (moved, metrics), fitted = critics.alongside(
-            lambda tell: policy_work(learner, samples, batch, orders[:-1], tell),
+            lambda tell: policy_work(learner, samples, batch, orders, tell),
             lambda state, order: fit(state, samples, batch, order),
             Fit.start(learner.critics, learner.critic_opt),
-            orders[-1],
+            shuffles(critic_key, epochs, size, minibatch),
             threads,
         )
         return with_critics(moved, metrics, fitted)

@@ -27,6 +27,7 @@ from cupola.algos.base import (
     MinibatchConfig,
     PricedConfig,
     assembled,
+    check,
     check_not_negative,
     check_positive,
     decayed,
@@ -40,6 +41,10 @@ from cupola.core.minibatch import PolicyDescent, descend, mean_kl, start
 from cupola.core.optimisers import adam
 from cupola.core.samples import Samples, ratio
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
+
+
+HELD_OUT = 0.2
+"""Share of the batch that solved prices predict costs on; the policy is fitted to the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +74,17 @@ class Config(MinibatchConfig, PricedConfig):
         super().__post_init__()
         check_positive(self, "clip", "temperature")
         check_not_negative(self, "alpha", "beta")
+        fitted = self.batch_size - self.held_out
+        check(
+            self.minibatch_size <= fitted,
+            f"minibatch_size must be at most {fitted}, the part of the batch that the policy is"
+            f" fitted to, not {self.minibatch_size}.",
+        )
+
+    @property
+    def held_out(self) -> int:
+        """Samples that the policy is not fitted to."""
+        return 0 if self.dual == "slow" else max(1, round(HELD_OUT * self.batch_size))
 
 
 PRESETS = {
@@ -238,8 +254,14 @@ def solved_prices(
     # The same strength as the cap of slow prices, whose advantages carry that factor.
     cap = config.nu_max * horizon_factor(config.gamma, config.lam)
 
+    # The policy is not fitted to these samples: on its own it would seem to do better than it does.
+    last = slice(-config.held_out, None)
+    unseen = jax.tree.map(lambda leaf: leaf[last], samples)
+    share = jnp.mean(weights, axis=0) / jnp.mean(weights[last], axis=0)
+
     def predicted(policy: nets.Policy) -> jax.Array:
-        return violation + jnp.mean((ratio(policy, samples) - 1)[:, None] * adv_c, axis=0)
+        change = jnp.mean((ratio(policy, unseen) - 1)[:, None] * adv_c[last], axis=0)
+        return violation + share * change
 
     def reprice(nu: jax.Array, policy: nets.Policy) -> jax.Array:
         return jnp.clip(nu + predicted(policy), 0.0, cap)
@@ -321,4 +343,4 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
         )
         return moved, {"kl_improve": half.kl, "epochs_improve": half.epochs, **report}
 
-    return minibatch_learn(config, problem, threads, policy_work, steps=2)
+    return minibatch_learn(config, problem, threads, policy_work, steps=2, held_out=config.held_out)
