@@ -314,7 +314,7 @@ def test_solved_prices_follow_the_predicted_cost(x64):
         np.array([50.0, 100.0]) * spread
     )
     np.testing.assert_allclose(adv_c, weights * raw / spread, rtol=1e-10)
-    expected = np.clip(np.array([0.5, 0.01]) + predicted, 0, 2 * 5.95)
+    expected = np.clip(np.array([0.5, 0.01]) + 0.25 * predicted, 0, 2 * 5.95)
     np.testing.assert_allclose(reprice(half.nu, new), expected, rtol=1e-10)
     assert bool(active) == bool((predicted > 0).any())
 

@@ -42,7 +42,6 @@ from cupola.core.optimisers import adam
 from cupola.core.samples import Samples, ratio
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
 
-
 HELD_OUT = 0.2
 """Share of the batch that solved prices predict costs on; the policy is fitted to the rest."""
 
@@ -241,7 +240,7 @@ def solved_prices(
     The cost predicted for pi_theta is J^_i + h_i mean_t w_t (rho_t - 1) A^{c_i}_t / mean_t w_t,
     with w_t = gamma^t and h_i the mean of sum_t gamma^t over the episodes (w = 1 and h_i the mean
     length for an undiscounted limit). In units of h_i times the standard deviation of the
-    weighted advantages the curvature of the dual is one, so that prices need no step size.
+    weighted advantages the curvature of the dual is one: Newton's step is the violation itself.
     """
     discounted = jnp.asarray(problem.discounted)
     weights = jnp.where(discounted, config.gamma ** samples.times[:, None], 1.0)
@@ -264,11 +263,13 @@ def solved_prices(
         return violation + share * change
 
     def reprice(nu: jax.Array, policy: nets.Policy) -> jax.Array:
-        return jnp.clip(nu + predicted(policy), 0.0, cap)
+        return jnp.clip(nu + DAMPING * predicted(policy), 0.0, cap)
 
     return adv_c, reprice, jnp.any(predicted(half.policy) > 0)
 
 
+DAMPING = 0.25
+"""Share of Newton's step that solved prices take after every epoch."""
 MARGIN_RATE = 0.05
 """Share of a measured deviation by which a margin moves in an iteration."""
 AIM = 0.97

@@ -7,6 +7,7 @@ constraints; each set gives a closed form, and all sets are tried at once.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import product
 from typing import NamedTuple
 
@@ -17,6 +18,8 @@ import numpy as np
 from cupola.errors import CupolaError
 
 MAX_CONSTRAINTS = 8
+FAR = 1e6
+"""A constraint that is met by so many radii counts as met for good."""
 
 
 class Mix(NamedTuple):
@@ -46,28 +49,28 @@ def trust_region_step(
     """
     radius, tolerance = jnp.sqrt(2 * delta), tolerance_of(gram)
     # In units where g and the rows of G have length one and the trust region has radius one.
-    reach = jnp.sqrt(jnp.maximum(jnp.diagonal(gram), 0.0))
-    movable = (reach > tolerance * jnp.max(reach, initial=0.0)) & (reach > 0)
-    unit = jnp.where(movable, reach, 1.0)
+    movable, unit, corr = normalised(gram)
     steep = jnp.sqrt(jnp.maximum(q, 0.0))
     slope = jnp.where(steep > 0, steep, 1.0)
-    corr = jnp.where(
-        movable[:, None] & movable, gram / (unit[:, None] * unit), jnp.eye(len(c), dtype=gram.dtype)
-    )
     align = jnp.where(movable, r / (unit * slope), 0.0)
-    level = jnp.where(movable, jnp.maximum(c / (unit * radius), -1e6), -1e6)
-    sets = jnp.asarray(active_sets(len(c)))
-    worst, recovery = jax.vmap(lambda chosen: lowest_peak(corr, level, chosen, tolerance))(sets)
-    best = jnp.argmin(worst)
-    feasible = jnp.all(level <= 0) | (worst[best] <= tolerance)
+    level = jnp.where(movable, jnp.maximum(c / (unit * radius), -FAR), -FAR)
+
+    def reached(peak: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Can all constraints be brought down to ``peak`` within the trust region, and how?"""
+        mu, excess = nearest(corr, level - peak)
+        return (excess <= tolerance) & (mu @ corr @ mu <= 1.0 + tolerance), -mu
+
+    feasible, _ = reached(jnp.zeros((), gram.dtype))
+    highest = jnp.max(level, initial=-FAR)
+    _, recovery = reached(lowest(lambda peak: reached(peak)[0], highest - 1.0, highest))
     values, alphas, mus = jax.vmap(
         lambda chosen: on_face(
             jnp.where(steep > 0, 1.0, 0.0), align, corr, level, chosen, tolerance
         )
-    )(sets)
+    )(jnp.asarray(active_sets(len(c))))
     found = jnp.argmin(values)
     alpha = jnp.where(feasible, alphas[found], 0.0)
-    mu = jnp.where(feasible, mus[found], recovery[best])
+    mu = jnp.where(feasible, mus[found], recovery)
     return Mix(alpha * radius / slope, jnp.where(movable, mu * radius / unit, 0.0), feasible)
 
 
@@ -83,86 +86,100 @@ def on_face(
 
     Its value g'x (as `judged`) and its mix.
     """
-    inverse = masked_inverse(gram, chosen)
+    inverse, independent = exact_inverse(gram, chosen)
     at = jnp.where(chosen, c, 0.0)
     along = jnp.where(chosen, r, 0.0)
     nearest = -inverse @ at  # the face's point closest to the origin
     room = 1.0 - at @ inverse @ at  # what is left of the squared radius
     rest = jnp.maximum(q - along @ inverse @ along, 0.0)  # squared length of g along the face
-    moving = rest > tolerance**2
+    moving = rest > 1e3 * float(np.finfo(gram.dtype).eps)  # else g is normal to the face
     length = jnp.where(moving, jnp.sqrt(jnp.maximum(room, 0.0) / jnp.where(moving, rest, 1.0)), 0.0)
     alpha, mu = -length, nearest + length * (inverse @ along)
     violation = alpha * r + gram @ mu + c
-    excess = jnp.maximum(jnp.max(violation, initial=0.0), -room)
+    square = alpha * alpha * q + 2 * alpha * (r @ mu) + mu @ gram @ mu
+    excess = jnp.maximum(jnp.max(violation, initial=0.0), square - 1.0)
+    excess = jnp.where(independent, jnp.maximum(excess, -room), jnp.inf)
     return judged(alpha * q + r @ mu, excess, mu, tolerance), alpha, mu
-
-
-def lowest_peak(
-    gram: jax.Array, c: jax.Array, chosen: jax.Array, tolerance: float
-) -> tuple[jax.Array, jax.Array]:
-    """min over the unit ball of the largest G x + c, if the ``chosen`` ones share the maximum.
-
-    With x = -M^-1 G'y: G_i x + c_i = t for the chosen, y'Sy = 1, y >= 0. The largest value
-    reached (inf where the set does not fit), and the mix -y.
-    """
-    inverse = masked_inverse(gram, chosen)
-    at, ones = jnp.where(chosen, c, 0.0), chosen.astype(c.dtype)
-    # (c - t)' S^-1 (c - t) = 1 for the smaller t.
-    a, b = ones @ inverse @ ones, at @ inverse @ ones
-    root = b * b - a * (at @ inverse @ at - 1.0)
-    t = (b - jnp.sqrt(jnp.maximum(root, 0.0))) / jnp.where(a > 0, a, 1.0)
-    y = inverse @ jnp.where(chosen, at - t, 0.0)
-    peak = jnp.max(c - gram @ y, initial=-jnp.inf)
-    good = (a > 0) & (root >= -tolerance) & jnp.all(y >= -tolerance * (1 + jnp.max(jnp.abs(y))))
-    return jnp.where(good, peak, jnp.inf), -y
 
 
 def projection(gram: jax.Array, d: jax.Array) -> jax.Array:
     """mu >= 0 [K] such that x0 - M^-1 G'mu is the point of {G x + c <= 0} nearest to x0 in M.
 
     ``gram`` = G M^-1 G' [K, K], ``d`` = G x0 + c [K]. A constraint that cannot be moved is left
-    out; where the half-spaces have no common point, the largest violation is made smallest.
+    out. Where the half-spaces have no common point they are all moved back, by the same number of
+    lengths of their rows and as little as possible, until they have one.
     """
     tolerance = tolerance_of(gram)
-    reach = jnp.sqrt(jnp.maximum(jnp.diagonal(gram), 0.0))
-    movable = (reach > tolerance * jnp.max(reach, initial=0.0)) & (reach > 0)
-    unit = jnp.where(movable, reach, 1.0)
-    corr = jnp.where(
-        movable[:, None] & movable, gram / (unit[:, None] * unit), jnp.eye(len(d), dtype=gram.dtype)
-    )
+    movable, unit, corr = normalised(gram)
     level = jnp.where(movable, d / unit, -jnp.inf)
     scale = jnp.maximum(jnp.max(level, initial=0.0), 1e-30)
-    level = jnp.maximum(level / scale, -1e6)
-
-    def candidate(chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
-        mu = masked_inverse(corr, chosen) @ jnp.where(chosen, level, 0.0)
-        excess = jnp.maximum(jnp.max(level - corr @ mu, initial=0.0), -jnp.min(mu, initial=0.0))
-        return judged(mu @ corr @ mu, excess, mu, tolerance), mu
-
-    values, mus = jax.vmap(candidate)(jnp.asarray(active_sets(len(d))))
-    mu = jnp.maximum(mus[jnp.argmin(values)], 0.0)
+    level = jnp.maximum(level / scale, -FAR)
+    zero, one = jnp.zeros((), gram.dtype), jnp.ones((), gram.dtype)
+    possible = nearest(corr, level)[1] <= tolerance
+    back = lowest(lambda back: nearest(corr, level - back)[1] <= tolerance, zero, one)
+    mu, _ = nearest(corr, level - jnp.where(possible, 0.0, back))
     return jnp.where(movable, mu * scale / unit, 0.0)
+
+
+def normalised(gram: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Which constraints can be moved [K], the lengths of their rows [K], and the rows' cosines."""
+    length = jnp.sqrt(jnp.maximum(jnp.diagonal(gram), 0.0))
+    longest = jnp.max(length, initial=0.0)
+    movable = (length > tolerance_of(gram) * longest) & (length > 0)
+    unit = jnp.where(movable, length, 1.0)
+    eye = jnp.eye(len(length), dtype=gram.dtype)
+    return movable, unit, jnp.where(movable[:, None] & movable, gram / (unit[:, None] * unit), eye)
+
+
+def nearest(gram: jax.Array, level: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """mu >= 0 [K] of the point nearest to the origin with G x + level <= 0, and its violation."""
+
+    def candidate(chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        inverse, independent = exact_inverse(gram, chosen)
+        mu = inverse @ jnp.where(chosen, level, 0.0)
+        excess = jnp.maximum(jnp.max(level - gram @ mu, initial=0.0), -jnp.min(mu, initial=0.0))
+        excess = jnp.where(independent, excess, jnp.inf)
+        return judged(mu @ gram @ mu, excess, mu, tolerance_of(gram)), mu, excess
+
+    values, mus, excesses = jax.vmap(candidate)(jnp.asarray(active_sets(len(level))))
+    best = jnp.argmin(values)
+    return jnp.maximum(mus[best], 0.0), excesses[best]
+
+
+def lowest(
+    possible: Callable[[jax.Array], jax.Array], low: jax.Array, high: jax.Array
+) -> jax.Array:
+    """The smallest number between ``low`` and ``high`` that is possible; ``high`` is."""
+
+    def halve(_: int, bounds: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        low, high = bounds
+        middle = (low + high) / 2
+        good = possible(middle)
+        return jnp.where(good, low, middle), jnp.where(good, middle, high)
+
+    return jax.lax.fori_loop(0, 40, halve, (low, high))[1]
 
 
 def judged(value: jax.Array, excess: jax.Array, mu: jax.Array, tolerance: float) -> jax.Array:
     """What candidates compete by: their value, or, if they break a rule, first by how much."""
     size = jnp.max(jnp.abs(mu), initial=0.0)
-    return jnp.where(excess <= tolerance, value, 1e9 * (1 + excess + 1e-6 * size))
+    return jnp.where(excess <= tolerance * (1 + size), value, 1e9 * (1 + excess + 1e-6 * size))
 
 
-def masked_inverse(gram: jax.Array, chosen: jax.Array) -> jax.Array:
-    """The inverse of the chosen rows and columns (unit diagonal), zero elsewhere.
+def exact_inverse(gram: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The inverse of the chosen rows and columns, zero elsewhere, and whether it is one.
 
-    A ridge bears rows that depend on each other; two refinements take it out where they do not.
+    Sets of dependent rows can be left out: the optimum has multipliers on an independent set. A
+    tiny ridge bears them; two refinements take it out where it is not needed.
     """
     both = chosen[:, None] & chosen
     eye = jnp.eye(len(chosen), dtype=gram.dtype)
-    ridge = 10 * float(np.finfo(gram.dtype).eps)
     matrix = jnp.where(both, gram, eye)
-    inverse = jnp.linalg.inv(matrix + ridge * eye)
+    inverse = jnp.linalg.inv(matrix + 10 * float(np.finfo(gram.dtype).eps) * eye)
     for _ in range(2):
-        inverse = inverse @ (2 * eye - matrix @ inverse)
-    return jnp.where(both, inverse, 0.0)
+        inverse = 2 * inverse - inverse @ matrix @ inverse
+    bound = 2e4 if gram.dtype == jnp.float32 else 1e9
+    return jnp.where(both, inverse, 0.0), jnp.max(jnp.abs(inverse), initial=0.0) < bound
 
 
 def tolerance_of(array: jax.Array) -> float:
