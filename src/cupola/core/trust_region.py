@@ -142,7 +142,5 @@ def line_search(
 
     start = (jnp.int32(0), jnp.bool_(False), jnp.zeros((), theta.dtype))
     tried, good, kl = jax.lax.while_loop(refused, shorten, start)
-    length = jnp.where(good, shrink ** (tried - 1), 0.0)
-    return Search(
-        theta + length * step, jnp.where(good, kl, 0.0), jnp.where(good, tried - 1, tries)
-    )
+    new = jnp.where(good, theta + shrink ** (tried - 1) * step, theta)
+    return Search(new, jnp.where(good, kl, 0.0), jnp.where(good, tried - 1, tries))
