@@ -559,7 +559,7 @@ def test_eval_prints_means_intervals_and_the_share_of_safe_episodes(command, tra
 def test_two_named_costs_have_their_own_limits_and_prices(command, tmp_path):
     run = tmp_path / "run"
     limits = ("--limit", "effort=0", "--limit", "speed=1e6")
-    status, out, err = command(*HOPPER.split(), *limits, *TINY_ARGS, "--out", run)
+    status, out, err = command(*HOPPER.split(), *limits, *TINY_ARGS, "--dual", "slow", "--out", run)
     assert (status, err) == (0, "")
     records = RunDirectory.open(run).metrics()
     assert json.loads((run / "config.json").read_text())["limits"] == {"speed": 1e6, "effort": 0}

@@ -326,10 +326,10 @@ def test_single_precision_keeps_the_constraints(case, rows, size):
     length = lengths(problems.metric, problems.rows)
     counted = best.exact & (length.min(1) > 1e-4 * length.max(1))
     met, unmet = counted & (best.peak < -1e-3), counted & (best.peak > 1e-3)
-    assert ours.violation[met].max(initial=0.0) < 2e-2
+    assert ours.violation[met].max(initial=0.0) < 1e-3
     gain = np.einsum("pn,pn->p", unit.g, ours.y - best.y)
-    assert gain[met].max(initial=0.0) < 2e-2
-    np.testing.assert_allclose(ours.violation.max(1)[unmet], best.peak[unmet], atol=3e-2)
+    assert gain[met].max(initial=0.0) < 1e-2
+    np.testing.assert_allclose(ours.violation.max(1)[unmet], best.peak[unmet], atol=1.5e-2)
 
 
 def step_by_cases(g: np.ndarray, b: np.ndarray, c: float, metric: np.ndarray) -> np.ndarray:
@@ -517,8 +517,7 @@ def test_projection_in_single_precision_keeps_the_constraints(case, rows):
         counted &= np.arange(COUNT) % len(DEGENERATE) != DEGENERATE.index("opposite rows")
     violation = np.einsum("pkn,pn->pk", ours.rows, ours.after) + ours.level
     size = 1 + np.linalg.norm(ours.after, axis=1)
-    # Rows that nearly depend on each other, one problem in hundreds, cost single precision digits.
-    assert np.quantile(violation.max(1)[counted] / size[counted], 0.995) < 1e-3
+    assert np.max(violation.max(1)[counted] / size[counted]) < 1e-3
 
 
 @pytest.mark.parametrize("case", ["roomy", "tight"])
@@ -553,3 +552,9 @@ def test_eight_constraints_are_projected_by_the_conditions_of_optimality(x64, ca
     assert np.all(ours.mu >= 0)
     assert np.all(left < 1e-6 * size)
     np.testing.assert_allclose(ours.mu * left / size**2, 0, atol=1e-6)
+
+
+def test_nearly_opposite_rows_are_both_met_in_single_precision():
+    gram = jnp.array([[1, -0.99], [-0.99, 1]], jnp.float32)
+    left = 1 - gram @ half_spaces.projection(gram, jnp.ones(2, jnp.float32))
+    assert np.abs(left).max() < 1e-3

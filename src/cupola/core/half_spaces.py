@@ -18,6 +18,8 @@ import numpy as np
 from cupola.errors import CupolaError
 
 MAX_CONSTRAINTS = 8
+BROKEN = 1e12
+"""Candidates that break a rule are worth more than this."""
 FAR = 1e6
 """A constraint that is met by so many radii counts as met for good."""
 
@@ -57,8 +59,8 @@ def trust_region_step(
 
     def reached(peak: jax.Array) -> tuple[jax.Array, jax.Array]:
         """Can all constraints be brought down to ``peak`` within the trust region, and how?"""
-        mu, excess = nearest(corr, level - peak)
-        return (excess <= tolerance) & (mu @ corr @ mu <= 1.0 + tolerance), -mu
+        mu, met = nearest(corr, level - peak)
+        return met & (mu @ corr @ mu <= 1.0 + tolerance), -mu
 
     feasible, _ = reached(jnp.zeros((), gram.dtype))
     highest = jnp.max(level, initial=-FAR)
@@ -109,14 +111,13 @@ def projection(gram: jax.Array, d: jax.Array) -> jax.Array:
     out. Where the half-spaces have no common point they are all moved back, by the same number of
     lengths of their rows and as little as possible, until they have one.
     """
-    tolerance = tolerance_of(gram)
     movable, unit, corr = normalised(gram)
     level = jnp.where(movable, d / unit, -jnp.inf)
     scale = jnp.maximum(jnp.max(level, initial=0.0), 1e-30)
     level = jnp.maximum(level / scale, -FAR)
     zero, one = jnp.zeros((), gram.dtype), jnp.ones((), gram.dtype)
-    possible = nearest(corr, level)[1] <= tolerance
-    back = lowest(lambda back: nearest(corr, level - back)[1] <= tolerance, zero, one)
+    possible = nearest(corr, level)[1]
+    back = lowest(lambda back: nearest(corr, level - back)[1], zero, one)
     mu, _ = nearest(corr, level - jnp.where(possible, 0.0, back))
     return jnp.where(movable, mu * scale / unit, 0.0)
 
@@ -132,18 +133,18 @@ def normalised(gram: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def nearest(gram: jax.Array, level: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """mu >= 0 [K] of the point nearest to the origin with G x + level <= 0, and its violation."""
+    """mu >= 0 [K] of the point nearest to the origin with G x + level <= 0, if there is one."""
 
-    def candidate(chosen: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+    def candidate(chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
         inverse, independent = exact_inverse(gram, chosen)
         mu = inverse @ jnp.where(chosen, level, 0.0)
         excess = jnp.maximum(jnp.max(level - gram @ mu, initial=0.0), -jnp.min(mu, initial=0.0))
         excess = jnp.where(independent, excess, jnp.inf)
-        return judged(mu @ gram @ mu, excess, mu, tolerance_of(gram)), mu, excess
+        return judged(mu @ gram @ mu, excess, mu, tolerance_of(gram)), mu
 
-    values, mus, excesses = jax.vmap(candidate)(jnp.asarray(active_sets(len(level))))
+    values, mus = jax.vmap(candidate)(jnp.asarray(active_sets(len(level))))
     best = jnp.argmin(values)
-    return jnp.maximum(mus[best], 0.0), excesses[best]
+    return jnp.maximum(mus[best], 0.0), values[best] < BROKEN
 
 
 def lowest(
@@ -163,7 +164,7 @@ def lowest(
 def judged(value: jax.Array, excess: jax.Array, mu: jax.Array, tolerance: float) -> jax.Array:
     """What candidates compete by: their value, or, if they break a rule, first by how much."""
     size = jnp.max(jnp.abs(mu), initial=0.0)
-    return jnp.where(excess <= tolerance * (1 + size), value, 1e9 * (1 + excess + 1e-6 * size))
+    return jnp.where(excess <= tolerance * (1 + size), value, BROKEN * (1 + excess + 1e-6 * size))
 
 
 def exact_inverse(gram: jax.Array, chosen: jax.Array) -> tuple[jax.Array, jax.Array]:
