@@ -175,7 +175,7 @@ def conclude(console: Console, run: Any) -> None:
 
     if run.metrics:
         timings = RunDirectory.open(run.path).timings()
-        console.print(summary(run.path, run.metrics, timings, run.finished))
+        console.print(summary(run.metrics, timings, run.finished))
     if not run.finished:
         console.print(f"stopped; continue with: {program()} resume {run.path}", soft_wrap=True)
         sys.exit(130)
@@ -207,7 +207,7 @@ def run_eval(args: Sequence[str]) -> None:
         seed=parsed.seed,
         threads=available_cores(),
     )
-    Console().print(evaluation_table(parsed.run, result))
+    Console().print(evaluation_table(result))
 
 
 def run_list(args: Sequence[str]) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import time
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -83,12 +82,12 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def summary(path: Path, metrics: list[Record], timings: list[Record], finished: bool) -> Table:
+def summary(metrics: list[Record], timings: list[Record], finished: bool) -> Table:
     """First and last tenth of a run side by side."""
     tenth = max(1, len(metrics) // 10)
     first, last = metrics[:tenth], metrics[-tenth:]
     iterations = f"{len(metrics)} iterations" if finished else f"{len(metrics)} iterations so far"
-    table = Table(title=f"{path}: {iterations}, {metrics[-1]['steps']:,} steps")
+    table = Table(title=f"{iterations}, {metrics[-1]['steps']:,} steps")
     for column in ("", "first tenth", "last tenth", "limit", ""):
         table.add_column(column, justify="left" if column == "" else "right")
     rows = [("return", "return"), ("episode length", "length")]
@@ -113,9 +112,9 @@ def mean(records: list[Record], key: str) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def evaluation_table(path: Path, result: Evaluation) -> Table:
+def evaluation_table(result: Evaluation) -> Table:
     kind = "deterministic" if result.deterministic else "sampled"
-    table = Table(title=f"{path}: {result.episodes} episodes, {kind} actions")
+    table = Table(title=f"{result.episodes} episodes, {kind} actions")
     for column in ("", "mean", "95 % interval", "limit", "safe episodes"):
         table.add_column(column, justify="left" if column == "" else "right")
     table.add_row("return", number(result.returns.mean), span(result.returns), "", "")
