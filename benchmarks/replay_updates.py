@@ -22,7 +22,7 @@ import numpy as np
 
 from cupola import nets
 from cupola.algos import load_algorithm
-from cupola.core import gaussian
+from cupola.core import distributions
 from cupola.core.samples import Samples
 from cupola.errors import CupolaError
 from cupola.types import Batch, Learner, Problem
@@ -72,7 +72,7 @@ def samples_of(policy: nets.Policy, recording: Recording, update: str) -> Sample
         obs=arrays["obs"],
         actions=arrays["act"],
         mean=mean,
-        log_prob=gaussian.log_prob(mean, log_std, arrays["act"]),
+        log_prob=distributions.log_prob(mean, log_std, arrays["act"]),
         adv_r=arrays["adv"],
         adv_c=arrays["cadv"][:, None],
         targets=jnp.stack([arrays["vtarg"], arrays["cvtarg"]], axis=-1),

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from cupola.errors import CupolaError
     from cupola.evaluation import evaluate
     from cupola.policy import Policy, load
-    from cupola.training import Run, TaskFactory, resume, train
+    from cupola.tasks.base import TaskFactory
+    from cupola.training import Run, resume, train
 
 __all__ = [
     "CupolaError",
@@ -44,7 +45,7 @@ _HOMES = {
     "Policy": "policy",
     "load": "policy",
     "Run": "training",
-    "TaskFactory": "training",
+    "TaskFactory": "tasks.base",
     "resume": "training",
     "train": "training",
 }
@@ -57,3 +58,13 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return getattr(import_module(f"cupola.{_HOMES[name]}"), name)
+
+
+def _register() -> None:
+    """Make Gymnasium know the tasks: `gymnasium.make("cupola/HopperSpeed-v0")`."""
+    from cupola.border.outward import register_all
+
+    register_all()
+
+
+_register()

@@ -77,6 +77,7 @@ class BenchArgs:
 
 def run_train(args: Sequence[str]) -> None:
     from cupola.algos import load_algorithm
+    from cupola.border.options import GymOptions
     from cupola.training import train
 
     parsed = parse_train(args)
@@ -84,8 +85,9 @@ def run_train(args: Sequence[str]) -> None:
     defaults = module.PRESETS[parsed.preset]
     fields = vars(parsed.options) | {
         name: value
-        for name, value in vars(parsed.algorithm).items()
-        if value != getattr(defaults, name)
+        for before, after in ((defaults, parsed.algorithm), (GymOptions(), parsed.gym))
+        for name, value in vars(after).items()
+        if value != getattr(before, name)
     }
     console = Console()
     warm_up_cache()
@@ -107,6 +109,7 @@ def run_train(args: Sequence[str]) -> None:
 def parse_train(args: Sequence[str]) -> Any:
     """Arguments of `cupola train`, whose fields depend on the algorithm and the preset."""
     from cupola import algos
+    from cupola.border.options import GymOptions
     from cupola.config import RunOptions
 
     asks_help = "--help" in args or "-h" in args
@@ -147,6 +150,7 @@ def parse_train(args: Sequence[str]) -> Any:
             ),
             ("options", Annotated[RunOptions, arg(name="")], RunOptions()),
             ("algorithm", Annotated[module.Config, arg(name="")], module.PRESETS[preset]),
+            ("gym", Annotated[GymOptions, arg(name="")], GymOptions()),
         ],
         frozen=True,
     )

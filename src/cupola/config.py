@@ -9,6 +9,7 @@ from typing import Any, get_origin, get_type_hints
 
 from cupola.algos import load_algorithm
 from cupola.algos.base import OnPolicyConfig, check, check_types
+from cupola.border.options import GymOptions
 from cupola.errors import CupolaError, unknown
 from cupola.tasks.base import TaskSpec
 from cupola.types import Problem
@@ -53,6 +54,8 @@ class RunConfig:
     """Limit of each cost that is constrained, by name, in the task's order."""
     options: RunOptions
     algorithm: OnPolicyConfig
+    gym: GymOptions | None = None
+    """Of a Gymnasium environment."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -63,6 +66,7 @@ class RunConfig:
             "limits": self.limits,
             **_plain(self.options),
             "algorithm": _plain(self.algorithm),
+            **({} if self.gym is None else {"gym": _plain(self.gym)}),
         }
 
     @classmethod
@@ -77,13 +81,19 @@ class RunConfig:
                 limits={k: float(v) for k, v in record["limits"].items()},
                 options=RunOptions(**{name: record[name] for name in names}),
                 algorithm=build(module.Config, record["algorithm"]),
+                gym=build(GymOptions, record["gym"]) if "gym" in record else None,
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise CupolaError(f"config.json is incomplete or damaged ({error!r}).") from None
 
 
 def resolve(
-    algo: str, spec: TaskSpec, preset: str, limits: float | Limits | None, fields: dict[str, Any]
+    algo: str,
+    spec: TaskSpec,
+    preset: str,
+    limits: float | Limits | None,
+    fields: dict[str, Any],
+    gym: GymOptions | None = None,
 ) -> RunConfig:
     """A checked config from a preset, limits and overriding fields of options and algorithm."""
     module = load_algorithm(algo)
@@ -103,18 +113,25 @@ def resolve(
         limits=resolve_limits(spec, limits),
         options=RunOptions(**options),
         algorithm=build(module.Config, _plain(module.PRESETS[preset]) | overrides),
+        gym=gym,
     )
 
 
 def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
     """The task's default limits with the given ones put in; one number means its only cost."""
     resolved = {cost.name: cost.limit for cost in spec.costs if cost.limit is not None}
-    if isinstance(limits, int | float):
-        if len(resolved) != 1:
-            names = ", ".join(cost.name for cost in spec.costs)
-            raise CupolaError(f"{spec.name} has several costs: name them, for example {names}.")
-        limits = {next(iter(resolved)): float(limits)}
     available = [cost.name for cost in spec.costs]
+    if isinstance(limits, int | float):
+        meant = list(resolved) or available
+        if len(meant) > 1 and "cost" in meant:
+            meant = ["cost"]
+        if len(meant) != 1:
+            raise CupolaError(
+                f"{spec.name} has several costs: name them, for example {', '.join(available)}."
+                if available
+                else f"{spec.name} measures no cost: give a function, cost=package.module:function."
+            )
+        limits = {meant[0]: float(limits)}
     for name, value in (limits or {}).items():
         if name not in available:
             raise unknown(f"cost of {spec.name}", name, available)
@@ -136,6 +153,7 @@ def problem_of(spec: TaskSpec, limits: Limits) -> Problem:
         costs=tuple(limits),
         limits=tuple(limits.values()),
         discounted=tuple(discounted[name] for name in limits),
+        discrete=spec.discrete,
     )
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from cupola.border.costs import CostFunction
 from cupola.config import problem_of
 from cupola.errors import CupolaError
 from cupola.policy import Policy
 from cupola.rollout import Finished
 from cupola.tasks import make_task, spec_of
-from cupola.tasks.base import Task
-from cupola.training import TaskFactory, environment_seed
+from cupola.tasks.base import Task, TaskFactory
+from cupola.training import environment_seed, source
 
 MAX_ENVS = 64
 
@@ -51,11 +53,17 @@ def evaluate(
     seed: int = 0,
     threads: int = 1,
     task: TaskFactory | None = None,
+    env: Callable[[], Any] | None = None,
+    cost: CostFunction | None = None,
 ) -> Evaluation:
-    """Run whole episodes of the policy's own task, none of which was seen in training."""
+    """Run whole episodes of the policy's own task, none of which was seen in training.
+
+    ``task``, ``env`` and ``cost`` as in `cupola.resume`.
+    """
     if episodes < 1:
         raise CupolaError(f"episodes must be at least 1, not {episodes}.")
     config = policy.config
+    task = task or source(config.task, config.gym, env, cost, config.limits)
     spec = task.spec if task else spec_of(config.task)
     problem = problem_of(spec, config.limits)
     first_seed = environment_seed(seed, "evaluate")
@@ -95,7 +103,7 @@ def first_episodes(
     returns, lengths, discount = np.zeros(count), np.zeros(count, np.int64), 1.0
     costs, discounted = np.zeros((count, len(envs.costs))), np.zeros((count, len(envs.costs)))
     while running.any():
-        step = envs.step(policy.predict(obs, deterministic=deterministic, rng=rng))
+        step = envs.step(policy.numbers(obs, deterministic=deterministic, rng=rng))
         obs = step.obs
         returns[running] += step.reward[running]
         lengths[running] += 1

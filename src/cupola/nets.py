@@ -10,11 +10,18 @@ import jax.numpy as jnp
 Mlp: TypeAlias = tuple[tuple[jax.Array, jax.Array], ...]
 
 
+LogStd: TypeAlias = jax.Array | None
+"""Log standard deviations [A] of a Gaussian; None says that actions are discrete."""
+
+
 class Policy(NamedTuple):
-    """A Gaussian whose mean is a network of the observation, with one free log-std vector."""
+    """A Gaussian whose mean is a network of the observation, with one free log-std vector.
+
+    For discrete actions ``log_std`` is None, and the network gives the logits of A choices.
+    """
 
     mean: Mlp
-    log_std: jax.Array  # [A]
+    log_std: LogStd
 
 
 def init_mlp(key: jax.Array, sizes: tuple[int, ...], last_scale: float) -> Mlp:
@@ -44,15 +51,15 @@ def init_policy(
     obs_size: int,
     act_size: int,
     hidden: tuple[int, ...],
-    log_std: float,
+    log_std: float | None,
     last_scale: float,
 ) -> Policy:
     mean = init_mlp(key, (obs_size, *hidden, act_size), last_scale)
-    return Policy(mean, jnp.full(act_size, log_std, dtype=float))
+    return Policy(mean, None if log_std is None else jnp.full(act_size, log_std, dtype=float))
 
 
-def apply_policy(policy: Policy, obs: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Mean [..., A] and log standard deviation [A] of the action in ``obs`` [..., O]."""
+def apply_policy(policy: Policy, obs: jax.Array) -> tuple[jax.Array, LogStd]:
+    """Mean (or logits) [..., A] and log standard deviation of the action in ``obs`` [..., O]."""
     return apply_mlp(policy.mean, obs), policy.log_std
 
 

@@ -16,6 +16,7 @@ from cupola.errors import CupolaError
 from cupola.rollout import make_actor
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
+from cupola.tasks.base import Choice, Scaled, actions_from
 
 
 class Policy:
@@ -29,11 +30,14 @@ class Policy:
         moments: Moments,
         inputs: np.ndarray,
         obs_size: int,
+        actions: Scaled | Choice | None = None,
     ) -> None:
         self.config, self.iteration = config, iteration
         self.network, self.moments = network, moments
         self.inputs, self.obs_size = inputs, obs_size
-        self.act_size = int(network.log_std.shape[0])
+        self.actions = actions
+        self.discrete = network.log_std is None
+        self.act_size = int(network.mean[-1][1].shape[0])
         algorithm = config.algorithm
         self._act = make_actor(network, moments, algorithm.obs_clip, algorithm.normalise_obs)
         self._rng = np.random.default_rng()
@@ -47,9 +51,17 @@ class Policy:
     ) -> np.ndarray:
         """Action [A] for an observation [O], or [N, A] for [N, O].
 
-        Deterministic actions are the Gaussian's mean; otherwise they are sampled, with ``rng``
-        where the samples must be repeatable.
+        Deterministic actions are the Gaussian's mean, or the likeliest choice; otherwise they are
+        sampled, with ``rng`` where the samples must be repeatable. For a Gymnasium environment
+        they are its own actions: within the bounds and of the shape of its Box, or whole numbers.
         """
+        numbers = self.numbers(obs, deterministic=deterministic, rng=rng)
+        return numbers if self.actions is None else self.actions.decode(numbers)
+
+    def numbers(
+        self, obs: np.ndarray, *, deterministic: bool, rng: np.random.Generator | None = None
+    ) -> np.ndarray:
+        """What `predict` gives, before it is translated for a Gymnasium environment."""
         obs = np.asarray(obs, np.float32)
         if obs.ndim not in (1, 2) or obs.shape[-1] != self.obs_size:
             raise CupolaError(
@@ -57,7 +69,11 @@ class Policy:
                 f" (N, {self.obs_size}), not {obs.shape}."
             )
         shape = (*obs.shape[:-1], self.act_size)
-        noise = np.zeros(shape) if deterministic else (rng or self._rng).standard_normal(shape)
+        rng = rng or self._rng
+        if deterministic:
+            noise = np.zeros(shape)
+        else:
+            noise = rng.gumbel(size=shape) if self.discrete else rng.standard_normal(shape)
         return self._act(obs[..., self.inputs], noise.astype(np.float32))
 
 
@@ -77,13 +93,13 @@ def load(path: str | Path) -> Policy:
         for sentence in damaged:
             warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
     config = RunConfig.from_json(run.config())
-    inputs = arrays["inputs"]
+    inputs, log_std = arrays["inputs"], arrays.get("learner.policy.log_std")
     network = nets.init_policy(
         jax.random.key(0),
         len(inputs),
-        len(arrays["learner.policy.log_std"]),
+        len(arrays[f"learner.policy.mean[{len(config.algorithm.hidden)}][1]"]),
         config.algorithm.hidden,
-        config.algorithm.log_std,
+        None if log_std is None else config.algorithm.log_std,
         config.algorithm.last_layer_scale,
     )
     return Policy(
@@ -93,4 +109,5 @@ def load(path: str | Path) -> Policy:
         checkpoints.unflatten("moments", arrays, obs_moments.empty(len(inputs))),
         inputs,
         int(arrays["obs_size"]),
+        actions_from(arrays),
     )

@@ -18,13 +18,17 @@ from cupola.types import Rollout
 _POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-crew")
 
 Actor = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Actions [N, A] for the inputs of raw observations [N, I] and unit noise [N, A]."""
+"""Actions [N, A] for the inputs of raw observations [N, I] and unit noise [N, A].
+
+Discrete actions are 1 for the choice and 0 elsewhere.
+"""
 
 
 def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool) -> Actor:
     """The policy as plain numpy: for a few rows at a time a compiled call costs more."""
     layers = [(np.asarray(weight), np.asarray(bias)) for weight, bias in policy.mean]
-    std = np.exp(np.asarray(policy.log_std))
+    log_std = policy.log_std
+    choose = one_hot if log_std is None else gaussian(np.exp(np.asarray(log_std)))
     mean, scale = (np.asarray(x) for x in obs_moments.shift_and_scale(moments))
 
     def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
@@ -39,10 +43,25 @@ def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise
         weight, bias = layers[-1]
         x = x @ weight
         x += bias
-        x += std * noise
-        return x
+        return choose(x, noise)
 
     return act
+
+
+def gaussian(std: np.ndarray) -> Actor:
+    """Samples [N, A] around means [N, A]."""
+
+    def choose(mean: np.ndarray, noise: np.ndarray) -> np.ndarray:
+        mean += std * noise
+        return mean
+
+    return choose
+
+
+def one_hot(logits: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """Samples [N, A] of choices with ``logits`` [N, A], by the Gumbel noise of each choice."""
+    chosen = np.argmax(logits + noise, axis=-1)
+    return (chosen[..., None] == np.arange(logits.shape[-1])).astype(np.float32)
 
 
 class Finished(NamedTuple):
@@ -213,6 +232,8 @@ class Crew:
     def restore(self, state: State) -> None:
         self.obs = self.task.restore(strip("task.", state))
         self.episodes.restore(strip("episodes.", state))
+        if not self.task.restorable:
+            self.episodes.start(staggered=True)
 
 
 def strip(prefix: str, arrays: State) -> State:

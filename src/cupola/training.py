@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import re
 import signal
 import threading
 import time
@@ -11,13 +13,19 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
 from cupola.algos import load_algorithm
+from cupola.border.costs import CostFunction, name_of
+from cupola.border.failures import EnvironmentFailedError
+from cupola.border.options import GymOptions, is_foreign
+from cupola.border.task import factory as gym_factory
+from cupola.border.task import task_name
 from cupola.config import Limits, RunConfig, problem_of, resolve
+from cupola.core import distributions
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.errors import CupolaError
@@ -34,19 +42,11 @@ from cupola.rollout import (
 from cupola.runs import checkpoints
 from cupola.runs.directory import Record, RunDirectory
 from cupola.tasks import make_task, spec_of
-from cupola.tasks.base import Task, TaskSpec
+from cupola.tasks.base import TaskFactory, TaskSpec, action_arrays
 from cupola.types import Batch, Learner, Rollout
 
 Listener = Callable[[Record, Record], None]
 """Called after every iteration with its metrics and timings."""
-
-
-class TaskFactory(NamedTuple):
-    """A task that is not in the registry: its spec and how to make it."""
-
-    spec: TaskSpec
-    make: Callable[[int, tuple[str, ...]], Task]
-    """Of the number of environments and the names of the costs."""
 
 
 class NotFiniteError(CupolaError):
@@ -119,9 +119,10 @@ class Trainer:
         noise_key, update_key = jax.random.split(key)
         began = time.perf_counter()
         shape = (config.batch_size // config.num_envs, config.num_envs, self.spec.act_size)
-        noise = np.asarray(jax.random.normal(noise_key, shape))
+        noise = np.asarray(distributions.unit_noise(noise_key, shape, self.spec.discrete))
         act = make_actor(self.learner.policy, self.moments, config.obs_clip, config.normalise_obs)
-        rollout, finished = collect(self.crews, act, noise, side_by_side=self.threads > 1)
+        side_by_side = self.threads > 1 and self.crews[0].task.parallel
+        rollout, finished = collect(self.crews, act, noise, side_by_side)
         self._check_finite("rollout", rollout._asdict())
         for crew in self.crews:
             self._check_finite("rollout", {"obs": crew.obs})
@@ -186,6 +187,7 @@ class Trainer:
         arrays |= checkpoints.flatten("moments", self.moments)
         arrays["inputs"] = self.spec.inputs
         arrays["obs_size"] = np.array(self.spec.obs_size)
+        arrays |= action_arrays(self.spec.actions)
         for i, crew in enumerate(self.crews):
             arrays |= {f"crew{i}.{k}": v for k, v in crew.save().items()}
         arrays |= {f"estimates.{k}": v for k, v in self.estimates.save().items()}
@@ -224,8 +226,10 @@ def make_prepare(
 
 def train(
     algo: str,
-    task: str | TaskFactory,
+    task: str | TaskFactory | None = None,
     *,
+    env: Callable[[], Any] | None = None,
+    cost: str | CostFunction | None = None,
     preset: str = "paper",
     limits: float | Limits | None = None,
     out: str | Path | None = None,
@@ -236,10 +240,20 @@ def train(
 
     ``limits`` is a number for a task with one cost or a dict of limits by cost; ``fields`` are
     any of `RunOptions` and of the algorithm's `Config`; ``out`` defaults to runs/ALGO-TASK-SEED.
+
+    A Gymnasium environment is the task ``"gym:ID"``, or instead of a task ``env``, a function
+    without arguments that makes one. ``cost`` is then a cost function or its name,
+    package.module:function, and ``fields`` may also be of `GymOptions`.
     """
-    factory = task if isinstance(task, TaskFactory) else None
-    spec = factory.spec if factory else spec_of(str(task))
-    config = resolve(algo, spec, preset, limits, fields)
+    if (task is None) == (env is None):
+        raise CupolaError("name a task, for example 'HopperSpeed', or give env=a function.")
+    asked = task_name(env) if env is not None else task
+    gym = gym_options(asked, cost, fields)
+    factory = source(asked, gym, env, None if isinstance(cost, str) else cost, limits)
+    spec = factory.spec if factory else spec_of(str(asked))
+    fields = {name: value for name, value in fields.items() if name not in GYM_FIELDS}
+    config = resolve(algo, spec, preset, limits, fields, gym)
+    require_limits(config, spec)
     path = Path(out) if out else default_path(config)
     RunDirectory.refuse_occupied(path)
     trainer = Trainer(config, factory)
@@ -247,13 +261,67 @@ def train(
     return _loop(run, trainer, listener)
 
 
+GYM_FIELDS = tuple(field.name for field in dataclasses.fields(GymOptions))
+
+
+def gym_options(
+    task: str | TaskFactory | None, cost: str | CostFunction | None, fields: dict[str, Any]
+) -> GymOptions | None:
+    """What is asked of a Gymnasium environment; None where the task is not one."""
+    asked = {name: value for name, value in fields.items() if name in GYM_FIELDS}
+    if cost:
+        asked["cost"] = cost if isinstance(cost, str) else name_of(cost)
+    if isinstance(task, str) and is_foreign(task):
+        return GymOptions(**asked)
+    if asked:
+        raise CupolaError(
+            f"{next(iter(asked))} is for Gymnasium environments (gym:ID): a task of cupola has"
+            " its own."
+        )
+    return None
+
+
+def source(
+    task: str | TaskFactory | None,
+    gym: GymOptions | None,
+    env: Callable[[], Any] | None,
+    cost: CostFunction | None,
+    limits: float | Limits | None,
+) -> TaskFactory | None:
+    """How to make a task that is not in the registry; None where it is."""
+    if gym is not None:
+        return gym_factory(str(task), gym, env=env, cost=cost, limits=limits)
+    return task if isinstance(task, TaskFactory) else None
+
+
+def require_limits(config: RunConfig, spec: TaskSpec) -> None:
+    """Refuse to hold costs to no limit at all, unless the algorithm ignores them anyway."""
+    if config.limits or not getattr(load_algorithm(config.algo), "CONSTRAINED", True):
+        return
+    raise CupolaError(
+        f"{spec.name} has no limit yet: give one, for example limit 25, on"
+        f" {' or '.join(cost.name for cost in spec.costs)}."
+        if spec.costs
+        else f"{spec.name} measures no cost: give a function, cost=package.module:function."
+    )
+
+
 def resume(
-    path: str | Path, *, listener: Listener | None = None, task: TaskFactory | None = None
+    path: str | Path,
+    *,
+    listener: Listener | None = None,
+    task: TaskFactory | None = None,
+    env: Callable[[], Any] | None = None,
+    cost: CostFunction | None = None,
 ) -> Run:
-    """Continue a run from its newest readable checkpoint, as if it had never stopped."""
+    """Continue a run from its newest readable checkpoint, as if it had never stopped.
+
+    What was given to `train` as a Python object (``task``, ``env``, ``cost``) is given again,
+    except functions that can be imported by their names.
+    """
     run = RunDirectory.open(Path(path))
     config = RunConfig.from_json(run.config())
-    trainer = Trainer(config, task)
+    trainer = Trainer(config, task or source(config.task, config.gym, env, cost, config.limits))
     iteration, arrays, damaged = checkpoints.newest(run.checkpoints)
     for sentence in damaged:
         warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
@@ -273,6 +341,8 @@ def _loop(run: RunDirectory, trainer: Trainer, listener: Listener | None) -> Run
                     metrics, timings = trainer.iterate()
                 except NotFiniteError as error:
                     raise CupolaError(f"{error}; {_last_good(run)}") from None
+                except EnvironmentFailedError as error:
+                    raise CupolaError(f"{str(error).rstrip('.')}; {_last_good(run)}") from error
                 run.log(metrics, timings)
                 if trainer.iteration % options.checkpoint_every == 0:
                     run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
@@ -321,7 +391,8 @@ def stop_requests() -> Iterator[threading.Event]:
 
 
 def default_path(config: RunConfig) -> Path:
-    return Path("runs") / f"{config.algo}-{config.task}-{config.options.seed}"
+    task = re.sub(r"[^\w.-]+", "-", config.task)
+    return Path("runs") / f"{config.algo}-{task}-{config.options.seed}"
 
 
 def environment_seed(seed: int, purpose: Literal["train", "evaluate"]) -> int:

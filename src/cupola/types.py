@@ -6,10 +6,12 @@ Axes: T time, N environments, B samples, K costs. ``_r`` means reward, ``_c`` co
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-import jax
 import numpy as np
+
+if TYPE_CHECKING:  # tasks can be listed without waiting for JAX
+    import jax
 
 Array: TypeAlias = Any  # numpy on the host, jax within compiled functions
 Params: TypeAlias = Any
@@ -35,6 +37,7 @@ class Problem(NamedTuple):
     costs: tuple[str, ...]
     limits: tuple[float, ...]
     discounted: tuple[bool, ...]
+    discrete: bool = False  # one of act_size choices instead of act_size numbers
 
 
 class Step(NamedTuple):
@@ -58,7 +61,7 @@ class Rollout(NamedTuple):
 
     obs: Array  # [T, N, O]
     next_obs: Array  # [T, N, O], the final observation where an episode ended
-    actions: Array  # [T, N, A]
+    actions: Array  # [T, N, A]; discrete ones have a 1 for their choice and 0 elsewhere
     rewards: Array  # [T, N]
     costs: Array  # [T, N, K]
     terminated: Array  # [T, N] bool

@@ -48,7 +48,7 @@ class OnPolicyConfig:
     """Whether the value goes on beyond an episode that the time limit cut."""
     hidden: tuple[int, ...] = (64, 64)
     log_std: float = -0.5
-    """Initial log standard deviation of the actions."""
+    """Initial log standard deviation of the actions, where they are continuous."""
     last_layer_scale: float = 0.1
     """Factor on the initial weights of every network's last layer."""
     normalise_obs: bool = True
@@ -205,7 +205,7 @@ def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Le
         problem.obs_size,
         problem.act_size,
         config.hidden,
-        config.log_std,
+        None if problem.discrete else config.log_std,
         config.last_layer_scale,
     )
     values = nets.init_critics(
@@ -326,7 +326,7 @@ def one_descent(
     config: MinibatchConfig,
     problem: Problem,
     threads: int,
-    loss: Callable[[nets.Policy, Samples, jax.Array, jax.Array], jax.Array],
+    loss: Callable[[nets.Policy, Samples, jax.Array, nets.LogStd], jax.Array],
 ) -> Learn:
     """The update that descends one ``loss`` of policy, minibatch, prices [K] and pi_k's log-std.
 

@@ -35,7 +35,7 @@ from cupola.algos.base import (
     minibatch_learn,
     raised,
 )
-from cupola.core import gaussian, surrogates
+from cupola.core import distributions, surrogates
 from cupola.core.advantages import horizon_factor, scale
 from cupola.core.minibatch import PolicyDescent, descend, mean_kl, start
 from cupola.core.optimisers import adam
@@ -107,18 +107,18 @@ PRESETS = {
 
 
 def improvement_loss(
-    policy: nets.Policy, sample: Samples, log_std: jax.Array, config: Config
+    policy: nets.Policy, sample: Samples, log_std: nets.LogStd, config: Config
 ) -> jax.Array:
     """What step 2 minimises on a minibatch; ``log_std`` is pi_k's."""
     mean, new_log_std = nets.apply_policy(policy, sample.obs)
-    ratio = jnp.exp(gaussian.log_prob(mean, new_log_std, sample.actions) - sample.log_prob)
+    ratio = jnp.exp(distributions.log_prob(mean, new_log_std, sample.actions) - sample.log_prob)
     if config.improvement == "clip":
         return -jnp.mean(surrogates.clipped(ratio, sample.adv_r, config.clip))
     if config.improvement == "kl":
-        divergence = jnp.mean(gaussian.kl(sample.mean, log_std, mean, new_log_std))
+        divergence = jnp.mean(distributions.kl(sample.mean, log_std, mean, new_log_std))
         penalty = config.alpha * surrogates.safe_sqrt(divergence)
         return penalty - jnp.mean(ratio * sample.adv_r)
-    divergence = gaussian.kl(mean, new_log_std, sample.mean, log_std)
+    divergence = distributions.kl(mean, new_log_std, sample.mean, log_std)
     inside = jax.lax.stop_gradient(divergence <= config.delta)
     return jnp.mean(inside * (divergence - ratio * sample.adv_r / config.temperature))
 
@@ -137,21 +137,21 @@ class Target(NamedTuple):
 def projection_loss(
     policy: nets.Policy,
     sample: Target,
-    log_std: jax.Array,
-    half_log_std: jax.Array,
+    log_std: nets.LogStd,
+    half_log_std: nets.LogStd,
     nu: jax.Array,
     config: Config,
 ) -> jax.Array:
     """What step 3 minimises on a minibatch; ``log_std`` is pi_k's."""
     mean, new_log_std = nets.apply_policy(policy, sample.obs)
-    ratio = jnp.exp(gaussian.log_prob(mean, new_log_std, sample.actions) - sample.log_prob)
+    ratio = jnp.exp(distributions.log_prob(mean, new_log_std, sample.actions) - sample.log_prob)
     if config.projection_kl == "new_half":
-        distance = gaussian.kl(mean, new_log_std, sample.half_mean, half_log_std)
+        distance = distributions.kl(mean, new_log_std, sample.half_mean, half_log_std)
     else:
-        distance = gaussian.kl(sample.half_mean, half_log_std, mean, new_log_std)
+        distance = distributions.kl(sample.half_mean, half_log_std, mean, new_log_std)
     loss = jnp.mean(distance + ratio * (sample.adv_c @ nu))
     if config.beta > 0:
-        moved = jnp.mean(gaussian.kl(sample.mean, log_std, mean, new_log_std))
+        moved = jnp.mean(distributions.kl(sample.mean, log_std, mean, new_log_std))
         loss += config.beta * jnp.sum(nu) * surrogates.safe_sqrt(moved)
     return loss
 
@@ -179,7 +179,7 @@ def improve(
 
 def project(
     half: PolicyDescent,
-    log_std: jax.Array,
+    log_std: nets.LogStd,
     samples: Samples,
     batch: Batch,
     orders: jax.Array,

@@ -25,7 +25,7 @@ from cupola.algos.base import (
     check_positive,
     one_descent,
 )
-from cupola.core import gaussian
+from cupola.core import distributions
 from cupola.core.samples import Samples
 from cupola.types import Algorithm, Problem
 
@@ -53,12 +53,12 @@ PRESETS = {
 
 
 def loss(
-    policy: nets.Policy, sample: Samples, nu: jax.Array, log_std: jax.Array, config: Config
+    policy: nets.Policy, sample: Samples, nu: jax.Array, log_std: nets.LogStd, config: Config
 ) -> jax.Array:
     """What is minimised on a minibatch, at prices ``nu`` [K]; ``log_std`` [A] is pi_k's."""
     mean, new_log_std = nets.apply_policy(policy, sample.obs)
-    rho = jnp.exp(gaussian.log_prob(mean, new_log_std, sample.actions) - sample.log_prob)
-    divergence = gaussian.kl(mean, new_log_std, sample.mean, log_std)
+    rho = jnp.exp(distributions.log_prob(mean, new_log_std, sample.actions) - sample.log_prob)
+    divergence = distributions.kl(mean, new_log_std, sample.mean, log_std)
     inside = jax.lax.stop_gradient(divergence <= config.indicator)
     advantage = sample.adv_r - sample.adv_c @ nu
     return jnp.mean(inside * (divergence - rho * advantage / config.temperature))

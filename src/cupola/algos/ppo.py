@@ -31,6 +31,7 @@ class Config(MinibatchConfig):
 
 
 PRESETS = {"paper": Config()}
+CONSTRAINED = False
 
 
 def loss(policy: nets.Policy, sample: Samples, config: Config) -> jax.Array:

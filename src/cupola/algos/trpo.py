@@ -33,6 +33,7 @@ class Config(TrustRegionConfig):
 
 
 PRESETS = {"paper": Config()}
+CONSTRAINED = False
 
 
 def ascend(

@@ -32,7 +32,7 @@ class Config(TrustRegionConfig, PricedConfig):
     """TRPO-L's switches; the defaults are the preset `paper`."""
 
     log_std: float = -1.0
-    """Initial log standard deviation of the actions."""
+    """Initial log standard deviation of the actions, where they are continuous."""
 
 
 PRESETS = {"paper": Config()}

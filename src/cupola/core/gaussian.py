@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -21,3 +22,16 @@ def kl(
     variance_ratio = jnp.exp(2 * (log_std_p - log_std_q))
     distance = ((mean_p - mean_q) * jnp.exp(-log_std_q)) ** 2
     return jnp.sum(log_std_q - log_std_p + 0.5 * (variance_ratio + distance - 1), axis=-1)
+
+
+def fisher_root(
+    log_std: jax.Array,
+) -> Callable[[jax.Array, jax.Array], tuple[jax.Array, jax.Array]]:
+    """R(mean [B, A], log_std [A]), linear, with R'R the mean over the B states of the Fisher
+    information about mean and log standard deviation, in a policy of the given ``log_std``."""
+    inverse_std = jnp.exp(-log_std)
+
+    def root(mean: jax.Array, log_std: jax.Array) -> tuple[jax.Array, jax.Array]:
+        return mean * inverse_std / len(mean) ** 0.5, log_std * 2**0.5
+
+    return root

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 
 from cupola import nets
-from cupola.core import gaussian
+from cupola.core import distributions
 from cupola.types import Params
 
 
@@ -71,7 +71,8 @@ class PolicyDescent(NamedTuple):
 
 
 def start(policy: nets.Policy, opt_state: optax.OptState, nu: jax.Array) -> PolicyDescent:
-    return PolicyDescent(policy, opt_state, nu, jnp.zeros((), policy.log_std.dtype), jnp.int32(0))
+    dtype = policy.mean[-1][1].dtype
+    return PolicyDescent(policy, opt_state, nu, jnp.zeros((), dtype), jnp.int32(0))
 
 
 def descend(
@@ -122,12 +123,12 @@ def descend(
 
 
 def mean_kl(
-    obs: jax.Array, mean: jax.Array, log_std: jax.Array
+    obs: jax.Array, mean: jax.Array, log_std: nets.LogStd
 ) -> Callable[[nets.Policy], jax.Array]:
     """The mean of KL(pi_theta || reference) over ``obs`` [B, O], as a function of theta."""
 
     def divergence(policy: nets.Policy) -> jax.Array:
         new_mean, new_log_std = nets.apply_policy(policy, obs)
-        return jnp.mean(gaussian.kl(new_mean, new_log_std, mean, log_std))
+        return jnp.mean(distributions.kl(new_mean, new_log_std, mean, log_std))
 
     return divergence

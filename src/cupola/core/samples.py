@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.core import gaussian
+from cupola.core import distributions
 from cupola.core.advantages import TimeLimit, gae
 from cupola.types import Params, Rollout
 
@@ -54,7 +54,7 @@ def draw(
         obs=jnp.asarray(rollout.obs),
         actions=jnp.asarray(rollout.actions),
         mean=mean,
-        log_prob=gaussian.log_prob(mean, log_std, jnp.asarray(rollout.actions)),
+        log_prob=distributions.log_prob(mean, log_std, jnp.asarray(rollout.actions)),
         adv_r=advantages[..., 0],
         adv_c=advantages[..., 1:],
         targets=advantages + values,
@@ -66,4 +66,4 @@ def draw(
 def ratio(policy: nets.Policy, samples: Samples) -> jax.Array:
     """rho_t = pi_theta(a_t|s_t) / pi_k(a_t|s_t), [B]."""
     mean, log_std = nets.apply_policy(policy, samples.obs)
-    return jnp.exp(gaussian.log_prob(mean, log_std, samples.actions) - samples.log_prob)
+    return jnp.exp(distributions.log_prob(mean, log_std, samples.actions) - samples.log_prob)

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 from jax.flatten_util import ravel_pytree
 
 from cupola import nets
-from cupola.core import gaussian
+from cupola.core import distributions
 from cupola.core.samples import Samples
+from cupola.types import Params
 
 Vector = jax.Array
 Product = Callable[[Vector], Vector]
@@ -35,16 +36,15 @@ class Flat(NamedTuple):
 def fisher_product(policy: nets.Policy, obs: jax.Array, damping: float) -> Product:
     """v -> (H + damping I) v, with H never formed; ``obs`` [B, O].
 
-    For a Gaussian the Hessian of KL(pi_k || pi_theta) at theta_k is J'J with J the Jacobian of the
-    mean over the standard deviation, averaged over the batch, and 2 I for the log standard
-    deviations. One linearisation serves all products.
+    The Hessian of KL(pi_k || pi_theta) at theta_k is J'R'RJ with J the Jacobian of the policy's
+    mean and log-std (or logits) and R'R the Fisher information about these. One linearisation
+    serves all products.
     """
     flat = Flat.of(policy)
-    inverse_std = jnp.exp(-policy.log_std)
+    root = distributions.fisher_root(*nets.apply_policy(policy, obs))
 
-    def statistics(theta: Vector) -> tuple[jax.Array, jax.Array]:
-        mean, log_std = nets.apply_policy(flat.policy(theta), obs)
-        return mean * inverse_std / len(obs) ** 0.5, log_std * 2**0.5
+    def statistics(theta: Vector) -> Params:
+        return root(*nets.apply_policy(flat.policy(theta), obs))
 
     _, forward = jax.linearize(statistics, flat.theta)
     backward = jax.linear_transpose(forward, flat.theta)
@@ -104,7 +104,7 @@ def mean_kl_from(policy: nets.Policy, samples: Samples) -> Callable[[nets.Policy
 
     def divergence(new: nets.Policy) -> jax.Array:
         mean, log_std = nets.apply_policy(new, samples.obs)
-        return jnp.mean(gaussian.kl(samples.mean, policy.log_std, mean, log_std))
+        return jnp.mean(distributions.kl(samples.mean, policy.log_std, mean, log_std))
 
     return divergence
 

@@ -3,13 +3,55 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
+from cupola.errors import CupolaError
 from cupola.types import Cost, Step
 
 State = dict[str, np.ndarray]
+
+
+class Scaled(NamedTuple):
+    """Continuous actions: -1 and 1 stand for ``low`` and ``high``; what lies beyond is cut off."""
+
+    low: np.ndarray  # of any shape with A elements
+    high: np.ndarray
+
+    def decode(self, numbers: np.ndarray) -> np.ndarray:
+        """A policy's numbers [..., A] as actions of the environment, [..., *shape]."""
+        low, high = self.low.astype(np.float64), self.high.astype(np.float64)
+        unit = np.clip(numbers, -1, 1).reshape(*numbers.shape[:-1], *low.shape)
+        actions = low + (unit + 1) / 2 * (high - low)
+        return np.clip(actions.astype(self.low.dtype), self.low, self.high)
+
+
+class Choice(NamedTuple):
+    """Discrete actions: the largest of A numbers is the choice, counted from ``first``."""
+
+    first: int
+
+    def decode(self, numbers: np.ndarray) -> np.ndarray:
+        """Numbers [..., A] as choices [...]."""
+        return self.first + np.argmax(numbers, axis=-1)
+
+
+def action_arrays(actions: Scaled | Choice | None) -> State:
+    """What a policy's numbers mean, as named arrays."""
+    if actions is None:
+        return {}
+    return {f"actions.{name}": np.asarray(value) for name, value in actions._asdict().items()}
+
+
+def actions_from(arrays: State) -> Scaled | Choice | None:
+    """The way back from `action_arrays`, which may lie among other arrays."""
+    if "actions.first" in arrays:
+        return Choice(int(arrays["actions.first"]))
+    if "actions.low" in arrays:
+        return Scaled(arrays["actions.low"], arrays["actions.high"])
+    return None
 
 
 class TaskSpec(NamedTuple):
@@ -21,6 +63,12 @@ class TaskSpec(NamedTuple):
     costs: tuple[Cost, ...]  # all that the task can measure
     time_limit: int
     constant: tuple[int, ...] = ()  # columns of the observation that never change
+    act_bound: float = 1.0  # beyond +- this, continuous actions move nothing any more
+    actions: Scaled | Choice | None = None  # what a policy's numbers mean; None: what they are
+
+    @property
+    def discrete(self) -> bool:
+        return isinstance(self.actions, Choice)
 
     @property
     def inputs(self) -> np.ndarray:
@@ -39,6 +87,10 @@ class Task(ABC):
     spec: TaskSpec
     num_envs: int
     costs: tuple[str, ...]
+    restorable: bool = True
+    """Whether `restore` continues bit for bit; else it begins new, staggered episodes."""
+    parallel: bool = True
+    """Whether two tasks of this kind may be stepped in two threads."""
 
     @abstractmethod
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
@@ -64,8 +116,20 @@ class Task(ABC):
     def restore(self, state: State) -> np.ndarray:
         """Take over a saved state; the current observations [N, O]."""
 
+    def render(self, index: int = 0) -> np.ndarray:
+        """A picture of one environment, uint8 [H, W, 3]."""
+        raise CupolaError(f"{self.spec.name} cannot draw pictures.")
+
     def close(self) -> None:  # noqa: B027  (most tasks hold nothing)
         """Release what the task holds."""
+
+
+class TaskFactory(NamedTuple):
+    """A task that is not in the registry: its spec and how to make it."""
+
+    spec: TaskSpec
+    make: Callable[[int, tuple[str, ...]], Task]
+    """Of the number of environments and the names of the costs."""
 
 
 class Clock:
@@ -81,7 +145,14 @@ class Clock:
         count = len(self.seeds)
         self.seeds[:] = seed + np.arange(count)
         self.episodes[:] = 0
-        self.elapsed[:] = np.arange(count) * self.time_limit // count if stagger else 0
+        self.elapsed[:] = 0
+        if stagger:
+            self.stagger()
+
+    def stagger(self) -> None:
+        """Let the current episodes end at times spread over the time limit."""
+        count = len(self.elapsed)
+        self.elapsed[:] = np.arange(count) * self.time_limit // count
 
     def tick(self, terminated: np.ndarray) -> np.ndarray:
         """Count one step; which episodes the time limit cuts, [N] bool."""

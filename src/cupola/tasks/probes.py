@@ -12,7 +12,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import linalg, optimize
 
 from cupola.tasks.base import Clock, State, Task, TaskSpec
 from cupola.types import Cost, Step
@@ -85,6 +84,8 @@ class Regulator(NamedTuple):
 
     def gain(self, price: float) -> np.ndarray:
         """The best policy is a = -K s: K for effort weighted by 0.1 + price, by Riccati."""
+        from scipy import linalg  # slow to import, and not needed by whoever lists tasks
+
         root = GAMMA**0.5
         weight = (self.effort_weight + price) * np.eye(2)
         p = linalg.solve_discrete_are(root * self.a, root * self.b, self.q, weight)
@@ -93,6 +94,8 @@ class Regulator(NamedTuple):
 
     def values(self, gain: np.ndarray) -> tuple[float, float]:
         """Discounted return and effort of a = -K s from a random start, by Lyapunov."""
+        from scipy import linalg
+
         closed = self.a - self.b @ gain
         effort = gain.T @ gain
         start = RADIUS**2 / 2 * np.eye(2)  # covariance of a random start
@@ -104,6 +107,8 @@ class Regulator(NamedTuple):
 
     def optimum(self) -> tuple[np.ndarray, float]:
         """The gain whose effort is exactly the limit, and its return."""
+
+        from scipy import optimize
 
         def excess(price: float) -> float:
             return self.values(self.gain(price))[1] - self.limit
@@ -168,12 +173,12 @@ def _quadratic_spec(name: str, quadratic: Quadratic) -> TaskSpec:
     names = ("cost",) if len(quadratic.limits) == 1 else ("first", "second")
     pairs = zip(names, quadratic.limits, strict=True)
     costs = tuple(Cost(cost, float(limit), discounted=False) for cost, limit in pairs)
-    return TaskSpec(name, obs_size=1, act_size=2, costs=costs, time_limit=1)
+    return TaskSpec(name, obs_size=1, act_size=2, costs=costs, time_limit=1, act_bound=np.inf)
 
 
 _EFFORT = Cost("effort", REGULATOR.limit, discounted=True)
 TASKS = {name: _quadratic_spec(name, quadratic) for name, quadratic in QUADRATICS.items()}
-TASKS["ProbeRegulator"] = TaskSpec("ProbeRegulator", 2, 2, (_EFFORT,), time_limit=15)
+TASKS["ProbeRegulator"] = TaskSpec("ProbeRegulator", 2, 2, (_EFFORT,), 15, act_bound=np.inf)
 
 
 def make(name: str, num_envs: int, costs: tuple[str, ...], threads: int) -> Task:

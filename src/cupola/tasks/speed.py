@@ -15,15 +15,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import gymnasium
-import mjbatch
-import mujoco
 import numpy as np
 
+from cupola.drawing import Painter
 from cupola.tasks.base import Clock, State, Task, TaskSpec
 from cupola.types import Cost, Step
+
+if TYPE_CHECKING:
+    import mujoco
 
 TIME_LIMIT = 1000
 _ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
@@ -62,6 +64,8 @@ class Robot:
     frame_skip: int
     obs_size: int
     act_size: int
+    act_bound: float = 1.0
+    """Controls beyond it are cut off."""
     skip_qpos: int
     """Leading coordinates (the position) that are left out of the observation."""
     position: Literal["qpos_x", "qpos_xy", "torso", "mass_centre"]
@@ -112,8 +116,8 @@ ROBOTS = {
         healthy=_hopper_healthy, reset_noise=5e-3, speed_limit=82.748, velocity_threshold=0.7402,
     ),
     "Humanoid": Robot(
-        model="humanoid.xml", frame_skip=5, obs_size=376, act_size=17, skip_qpos=2,
-        position="mass_centre", full_dynamics=True, constant=_HUMANOID_CONSTANT,
+        model="humanoid.xml", frame_skip=5, obs_size=376, act_size=17, act_bound=0.4,
+        skip_qpos=2, position="mass_centre", full_dynamics=True, constant=_HUMANOID_CONSTANT,
         forward_weight=1.25, alive_bonus=5.0, effort_weight=0.1, healthy=_within(1.0, 2.0),
         reset_noise=1e-2, speed_limit=20.140, velocity_threshold=1.4149,
     ),
@@ -136,6 +140,9 @@ class RobotTask(Task):
     def __init__(
         self, spec: TaskSpec, robot: Robot, num_envs: int, costs: tuple[str, ...], threads: int
     ) -> None:
+        import mjbatch  # the engines are slow to import, and tasks are listed without them
+        import mujoco
+
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._robot = robot
         model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
@@ -155,6 +162,8 @@ class RobotTask(Task):
         self._clock = Clock(num_envs, spec.time_limit)
         self._obs = np.zeros((num_envs, robot.obs_size))
         self._position = np.zeros((num_envs, 2))
+        self._model = model
+        self._painter: Painter | None = None
 
     def _bind_position(self, model: mujoco.MjModel) -> Callable[[], np.ndarray]:
         """Position [N, 2] (or [N, 1]) whose difference is the velocity."""
@@ -252,6 +261,21 @@ class RobotTask(Task):
         self._clock.restore(state)
         return self._obs
 
+    def render(self, index: int = 0) -> np.ndarray:
+        import mujoco
+
+        if self._painter is None:
+            self._painter = Painter(self._model, camera="track")
+        data = mujoco.MjData(self._model)
+        data.qpos[:], data.qvel[:] = self._qpos[index], self._qvel[index]
+        mujoco.mj_forward(self._model, data)
+        return self._painter.draw(data)
+
+    def close(self) -> None:
+        if self._painter is not None:
+            self._painter.close()
+            self._painter = None
+
 
 def _measure(name: str, robot: Robot, velocity: np.ndarray, effort: np.ndarray) -> np.ndarray:
     """One cost, [N], of the velocity [N, 1 or 2] and the effort [N]."""
@@ -282,7 +306,8 @@ def _specs() -> dict[str, tuple[TaskSpec, Robot]]:
             costs = (cost, effort)
             found[task] = (
                 TaskSpec(
-                    task, robot.obs_size, robot.act_size, costs, TIME_LIMIT, robot.constant
+                    task, robot.obs_size, robot.act_size, costs, TIME_LIMIT, robot.constant,
+                    robot.act_bound,
                 ), robot
             )  # fmt: skip
     return found

@@ -1,0 +1,34 @@
+"""What a stranger's code may do wrong, as one sentence that names the environment."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from cupola.errors import CupolaError
+
+
+class EnvironmentFailedError(CupolaError):
+    """An environment or its cost function failed; nothing is wrong with the training."""
+
+
+@contextmanager
+def blaming(name: str, doing: str, remedy: str = "mend the environment") -> Iterator[None]:
+    """Turn any exception within into a sentence: ``name`` failed ``doing``; the ``remedy``."""
+    try:
+        yield
+    except CupolaError:
+        raise
+    except Exception as error:
+        raise EnvironmentFailedError(
+            f"{name} failed {doing} ({described(error)}): {remedy}."
+        ) from error
+
+
+def described(error: Exception) -> str:
+    """An exception in a few words, with the place that raised it."""
+    text = " ".join(str(error).split())
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f", {frames[-1].filename} line {frames[-1].lineno}" if frames else ""
+    return f"{type(error).__name__}{': ' if text else ''}{text}{place}"

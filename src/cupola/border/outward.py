@@ -1,0 +1,199 @@
+"""Every cupola task as a Gymnasium environment: `cupola/HopperSpeed-v0`, one or many at once."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.error import ResetNeeded
+from gymnasium.spaces import Box, Space
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from cupola import tasks
+from cupola.errors import CupolaError
+from cupola.tasks.base import State, Task, TaskSpec
+from cupola.types import Step
+
+NAMESPACE = "cupola"
+
+
+def environment_id(task: str) -> str:
+    """`cupola/NAME-v0`, or `cupola/NAME` where the name carries a version."""
+    versioned = task if re.search(r"-v\d+$", task) else f"{task}-v0"
+    return f"{NAMESPACE}/{versioned}"
+
+
+def register_all() -> None:
+    """Register every task of the registry with Gymnasium, once."""
+    for name, spec in tasks.specs().items():
+        if environment_id(name) not in gymnasium.registry:
+            gymnasium.register(
+                environment_id(name),
+                entry_point=f"{__name__}:TaskEnv",
+                vector_entry_point=f"{__name__}:TaskVectorEnv",
+                # Tasks cut their own episodes. Who reads the registry may want to know when.
+                max_episode_steps=spec.time_limit if spec.time_limit > 1 else None,
+                kwargs={"task": name},
+            )
+
+
+def spaces_of(spec: TaskSpec) -> tuple[Space[Any], Space[Any]]:
+    """Observation space and action space of one environment."""
+    bound = spec.act_bound
+    return (
+        Box(-np.inf, np.inf, (spec.obs_size,), np.float64),
+        Box(-bound, bound, (spec.act_size,), np.float32),
+    )
+
+
+def make(task: str, num_envs: int, render_mode: str | None) -> Task:
+    """The task with every cost that it can measure."""
+    if render_mode not in (None, "rgb_array"):
+        raise CupolaError(f"{task} knows render_mode='rgb_array' only, not {render_mode!r}.")
+    return tasks.make_task(task, num_envs, tuple(cost.name for cost in tasks.spec_of(task).costs))
+
+
+def metadata_of(task: type[Task] | None = None) -> dict[str, Any]:
+    """What Gymnasium wants to know: some tasks cannot draw themselves."""
+    draws = task is None or task.render is not Task.render
+    return {"render_modes": ["rgb_array"] if draws else [], "render_fps": 30}
+
+
+def total_cost(spec: TaskSpec, costs: np.ndarray) -> np.ndarray:
+    """`info["cost"]` [N]: the sum of the costs [N, K] that are limited by default."""
+    limited = [cost.limit is not None for cost in spec.costs]
+    return costs[:, limited].sum(axis=1)
+
+
+class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
+    """One environment of a task."""
+
+    metadata = metadata_of()
+
+    def __init__(self, task: str, render_mode: str | None = None) -> None:
+        self.render_mode = render_mode
+        self._task = make(task, 1, render_mode)
+        self.metadata = metadata_of(type(self._task))
+        self.observation_space, self.action_space = spaces_of(self._task.spec)
+        # A task resets itself in the last step of an episode: its next one has begun already.
+        self._waiting: np.ndarray | None = None
+        self._running = False
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Begin an episode: the first one of ``seed``, or the one that follows."""
+        super().reset(seed=seed)
+        if seed is not None or self._waiting is None:
+            start = self.np_random.integers(2**62) if seed is None else seed % 2**62
+            self._waiting = self._task.reset(int(start))[0]
+        obs, self._waiting, self._running = self._waiting.copy(), None, True
+        return obs, {}
+
+    def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        if not self._running:
+            raise ResetNeeded("the episode has ended, or none has begun: call reset() first.")
+        step = self._task.step(np.asarray(action)[None])
+        terminated, truncated = bool(step.terminated[0]), bool(step.truncated[0])
+        if terminated or truncated:
+            self._waiting, self._running = step.obs[0].copy(), False
+        names = self._task.costs
+        info = {
+            "cost": float(total_cost(self._task.spec, step.costs)[0]),
+            "costs": {name: float(step.costs[0, k]) for k, name in enumerate(names)},
+        }
+        return step.final_obs[0].copy(), float(step.reward[0]), terminated, truncated, info
+
+    def render(self) -> np.ndarray | None:
+        return self._task.render(0) if self.render_mode == "rgb_array" else None
+
+    def save_state(self) -> State:
+        """Everything that `restore_state` needs to continue bit for bit."""
+        waiting = {} if self._waiting is None else {"waiting": self._waiting.copy()}
+        return {"running": np.array(self._running), **waiting, **self._task.save()}
+
+    def restore_state(self, state: State) -> None:
+        self._running, self._waiting = bool(state["running"]), state.get("waiting")
+        self._task.restore({k: v for k, v in state.items() if k not in ("running", "waiting")})
+
+    def close(self) -> None:
+        self._task.close()
+
+
+class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
+    """N environments of a task in one. Environment i of seed s is the single one of seed s + i.
+
+    An episode that ends is followed by the next one in the same step: `final_obs` and `final_info`
+    keep its end. The costs in the infos are those of the step, in every environment.
+    """
+
+    metadata = metadata_of() | {"autoreset_mode": AutoresetMode.SAME_STEP}
+
+    def __init__(
+        self,
+        task: str,
+        num_envs: int = 1,
+        render_mode: str | None = None,
+        max_episode_steps: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.num_envs, self.render_mode = num_envs, render_mode
+        self._task = make(task, num_envs, render_mode)
+        spec = self._task.spec
+        if max_episode_steps not in (None, spec.time_limit):
+            raise CupolaError(
+                f"the episodes of {task} last {spec.time_limit} steps: for another time limit use"
+                " vectorization_mode='sync'."
+            )
+        self.single_observation_space, self.single_action_space = spaces_of(spec)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        if seed is not None and not isinstance(seed, int | np.integer):
+            raise CupolaError("a cupola task takes one seed: environment i has seed + i.")
+        super().reset(seed=seed)
+        start = self.np_random.integers(2**62) if seed is None else seed % 2**62
+        return self._task.reset(int(start)).copy(), {}
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        step = self._task.step(np.asarray(actions))
+        everywhere = np.ones(self.num_envs, bool)
+        infos = self._costs(step, everywhere)
+        ended = step.terminated | step.truncated
+        if ended.any():
+            final_obs = np.full(self.num_envs, None, object)
+            for i in np.flatnonzero(ended):
+                final_obs[i] = step.final_obs[i].copy()
+            infos |= {"final_obs": final_obs, "_final_obs": ended.copy()}
+            infos |= {"final_info": self._costs(step, ended), "_final_info": ended.copy()}
+        return (
+            step.obs.copy(),
+            step.reward.copy(),
+            step.terminated.copy(),
+            step.truncated.copy(),
+            infos,
+        )
+
+    def _costs(self, step: Step, where: np.ndarray) -> dict[str, Any]:
+        """Costs [N] as Gymnasium batches infos: each with a mask of the environments it is of."""
+        named: dict[str, Any] = {}
+        for k, name in enumerate(self._task.costs):
+            named |= {name: np.where(where, step.costs[:, k], 0.0), f"_{name}": where.copy()}
+        total = np.where(where, total_cost(self._task.spec, step.costs), 0.0)
+        return {"cost": total, "_cost": where.copy(), "costs": named, "_costs": where.copy()}
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        if self.render_mode is None:
+            return None
+        return tuple(self._task.render(i) for i in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        self._task.close()

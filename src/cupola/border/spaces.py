@@ -1,0 +1,63 @@
+"""Spaces of Gymnasium as vectors: observations flattened, actions from a policy's numbers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from cupola.errors import CupolaError
+from cupola.tasks.base import Choice, Scaled
+
+_LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
+
+
+def check_observations(space: Any, name: str) -> None:
+    """Refuse spaces that are no fixed number of numbers."""
+    inner = _unsupported(space)
+    if inner is not None:
+        raise CupolaError(
+            f"{name} has observations of the space {inner}, which cannot be flattened: wrap it so"
+            " that it has Box, Discrete, MultiBinary or MultiDiscrete observations, or a Dict or"
+            " Tuple of them."
+        )
+    if spaces.flatdim(space) == 0:
+        raise CupolaError(f"{name} has empty observations: give it at least one number to observe.")
+
+
+def _unsupported(space: Any) -> Any | None:
+    if isinstance(space, spaces.Dict):
+        parts = list(space.spaces.values())
+    elif isinstance(space, spaces.Tuple):
+        parts = list(space.spaces)
+    else:
+        return None if isinstance(space, _LEAVES) else space
+    return next((bad for bad in map(_unsupported, parts) if bad is not None), None)
+
+
+def actions_of(space: Any, name: str) -> tuple[int, Scaled | Choice]:
+    """How many numbers a policy gives for a space of actions, and what they mean."""
+    if isinstance(space, spaces.Discrete):
+        return int(space.n), Choice(int(space.start))
+    if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind != "f":
+        raise CupolaError(
+            f"{name} has actions of the space {space}: cupola needs a bounded Box of floats or a"
+            " Discrete space, so wrap it in gymnasium.wrappers.TransformAction."
+        )
+    if not space.is_bounded():
+        raise CupolaError(
+            f"{name} has an unbounded Box action ({space}): give it finite bounds, for example with"
+            " gymnasium.wrappers.TransformAction(env, lambda a: a, Box(-1, 1, shape))."
+        )
+    if space.low.size == 0:
+        raise CupolaError(f"{name} has empty actions: give it at least one number to act with.")
+    return space.low.size, Scaled(space.low.copy(), space.high.copy())
+
+
+def flatten(space: Any, obs: Any) -> np.ndarray:
+    """An observation as a vector [O] of float64."""
+    flat = np.asarray(spaces.flatten(space, obs), np.float64)
+    if flat.shape != (spaces.flatdim(space),):
+        raise ValueError(f"an observation of {np.shape(obs)} does not fit {space}")
+    return flat

@@ -1,0 +1,237 @@
+"""Any Gymnasium environment as a cupola task."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from cupola.border import costs, restoring, spaces
+from cupola.border.costs import CostFunction
+from cupola.border.member import Blueprint, Member, Outcomes
+from cupola.border.options import GymOptions
+from cupola.border.workers import Here, Worker
+from cupola.errors import CupolaError
+from cupola.tasks.base import Choice, Clock, Scaled, State, Task, TaskFactory, TaskSpec
+from cupola.types import Cost, Step
+
+DEFAULT_TIME_LIMIT = 1000
+TRIAL_STEPS = 8
+"""Steps after which a restored environment must still do the same as the original."""
+
+
+class GymTask(Task):
+    """N environments of a stranger's make."""
+
+    def __init__(
+        self, spec: TaskSpec, num_envs: int, blueprint: Blueprint, workers: int, restorable: bool
+    ) -> None:
+        assert spec.actions is not None
+        self.spec, self.num_envs, self.costs = spec, num_envs, blueprint.costs
+        self.restorable = restorable
+        self.parallel = workers > 0  # strangers' code need not be safe in threads
+        self._decode = spec.actions.decode
+        self._clock = Clock(num_envs, spec.time_limit)
+        self._obs = np.zeros((num_envs, spec.obs_size))
+        kind: Callable[[Blueprint, int], Here | Worker] = Worker if workers else Here
+        self._slices = _shares(num_envs, min(max(1, workers), num_envs))
+        self._parties = [kind(blueprint, part.stop - part.start) for part in self._slices]
+
+    def _ask(self, method: str, *columns: Any) -> list[Any]:
+        """The parties' answers; each is given its part of every column."""
+        for party, part in zip(self._parties, self._slices, strict=True):
+            party.send(method, *(column[part] for column in columns))
+        return [party.receive() for party in self._parties]
+
+    def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
+        self._clock.start(seed, stagger)
+        return self._begin()
+
+    def _begin(self) -> np.ndarray:
+        self._obs = np.concatenate(self._ask("reset", self._seeds(0)))
+        return self._obs
+
+    def _seeds(self, later: int) -> list[int]:
+        """Seeds of the current episodes, or of ``later`` ones."""
+        return [
+            int(np.random.SeedSequence([seed, episode + later]).generate_state(1)[0] >> 1)
+            for seed, episode in zip(
+                self._clock.seeds.tolist(), self._clock.episodes.tolist(), strict=True
+            )
+        ]
+
+    def step(self, actions: np.ndarray) -> Step:
+        due = self._clock.elapsed + 1 >= self.spec.time_limit
+        parts = self._ask("step", self._decode(actions), due.tolist(), self._seeds(1))
+        step = Outcomes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        self._clock.tick(step.terminated)
+        self._clock.begin(np.flatnonzero(step.terminated | step.truncated))
+        self._obs = step.obs
+        return Step(*step)
+
+    def save(self) -> State:
+        state = {"obs": self._obs.copy(), **self._clock.save()}
+        if self.restorable:
+            members = [member for party in self._ask("save") for member in party]
+            for i, member in enumerate(members):
+                state |= {f"env{i}.{name}": array for name, array in member.items()}
+        return state
+
+    def restore(self, state: State) -> np.ndarray:
+        self._clock.restore(state)
+        members = [
+            {k.removeprefix(f"env{i}."): v for k, v in state.items() if k.startswith(f"env{i}.")}
+            for i in range(self.num_envs)
+        ]
+        self.restorable = self.restorable and all(members)
+        if not self.restorable:
+            self._clock.begin(np.arange(self.num_envs))
+            self._clock.stagger()
+            return self._begin()
+        self._begin()
+        self._ask("restore", members)
+        self._obs = state["obs"].copy()
+        return self._obs
+
+    def close(self) -> None:
+        for party in self._parties:
+            party.close()
+
+
+def _shares(count: int, parts: int) -> list[slice]:
+    """``count`` things shared out evenly."""
+    bounds = [count * i // parts for i in range(parts + 1)]
+    return [slice(*pair) for pair in pairwise(bounds)]
+
+
+class Survey(NamedTuple):
+    """What a look at one environment tells."""
+
+    obs_size: int
+    act_size: int
+    actions: Scaled | Choice
+    time_limit: int | None
+    costs: tuple[str, ...]
+    obstacle: str
+    """Why it cannot be restored; empty where it can."""
+
+
+def factory(
+    task: str,
+    options: GymOptions,
+    *,
+    env: Callable[[], Any] | None = None,
+    cost: CostFunction | None = None,
+    limits: float | Mapping[str, float] | None = None,
+) -> TaskFactory:
+    """A task from ``gym:ID``, ``env:package.module:function`` or ``env``, a function without
+    arguments; ``cost`` and ``env`` go before what the names stand for.
+
+    Makes one or two environments and takes a few steps, to learn the sizes and the names of the
+    costs and to find early what cannot work.
+    """
+    if cost is None and options.cost:
+        if ":" not in options.cost:
+            raise CupolaError(
+                f"the cost function {options.cost!r} of {task} was given in Python: give it again,"
+                " as cost=the function."
+            )
+        cost = costs.load(options.cost)
+    blueprint = Blueprint(task, env or maker(task), cost)
+    survey = look(blueprint)
+    names = survey.costs
+    if names == (costs.ONLY,) and isinstance(limits, Mapping) and len(limits) == 1:
+        names = tuple(limits)
+    time_limit = options.max_episode_steps or survey.time_limit
+    if time_limit is None:
+        time_limit = DEFAULT_TIME_LIMIT
+        warnings.warn(
+            f"{task} has no time limit: its episodes are cut after {time_limit} steps; set another"
+            " one with max_episode_steps.",
+            stacklevel=2,
+        )
+    if survey.obstacle:
+        warnings.warn(
+            f"{task} cannot be saved and restored ({survey.obstacle}): a resumed run begins new"
+            " episodes; to resume exactly, give it save_state() and restore_state(state).",
+            stacklevel=2,
+        )
+    spec = TaskSpec(
+        task,
+        obs_size=survey.obs_size,
+        act_size=survey.act_size,
+        costs=tuple(Cost(name, None, options.discounted) for name in names),
+        time_limit=time_limit,
+        actions=survey.actions,
+    )
+
+    def make(num_envs: int, chosen: tuple[str, ...]) -> Task:
+        plan, half = blueprint._replace(costs=chosen), (options.workers + 1) // 2
+        return GymTask(spec, num_envs, plan, half, restorable=not survey.obstacle)
+
+    return TaskFactory(spec, make)
+
+
+def maker(task: str) -> Callable[[], Any]:
+    """How to make the environment that a name stands for."""
+    kind, _, name = task.partition(":")
+    if kind == "gym":
+        return lambda: gymnasium.make(name, disable_env_checker=True)
+    if ":" not in name:
+        raise CupolaError(
+            f"the environment {name!r} was given in Python: give it again, as env=the function"
+            " that makes it."
+        )
+    return costs.load(name)
+
+
+def task_name(env: Callable[[], Any]) -> str:
+    if not callable(env):
+        raise CupolaError(
+            f"env must be a function without arguments that makes an environment, not {env!r}."
+        )
+    return f"env:{costs.name_of(env)}"
+
+
+def look(blueprint: Blueprint) -> Survey:
+    """Make an environment, take a few steps, and see whether a second one can go on from there."""
+    name, original = blueprint.name, Member(blueprint)
+    space = original.env.observation_space
+    spaces.check_observations(space, name)
+    act_size, actions = spaces.actions_of(original.env.action_space, name)
+    numbers = np.random.default_rng(0).uniform(-1, 1, (2 * TRIAL_STEPS, act_size))
+    trial = actions.decode(numbers)
+    original.reset(0)
+    found: dict[str, float] = {}
+    for i, action in enumerate(trial[:TRIAL_STEPS]):
+        _, _, found, terminated, truncated = original.advance(action)
+        if terminated or truncated:
+            original.reset(i + 1)
+    obstacle = _obstacle(original, Member(blueprint), trial[TRIAL_STEPS:])
+    size = gymnasium.spaces.flatdim(space)
+    return Survey(size, act_size, actions, original.time_limit, tuple(found), obstacle)
+
+
+def _obstacle(original: Member, copy: Member, actions: np.ndarray) -> str:
+    """Why ``copy`` cannot go on exactly as the original does; empty where it can."""
+    try:
+        state = original.save()
+        copy.reset(2**31 - 1)
+        copy.restore(state)
+        for i, action in enumerate(actions):
+            (obs, *rest), (same_obs, *same) = original.advance(action), copy.advance(action)
+            if not np.array_equal(obs, same_obs, equal_nan=True) or rest != same:
+                return f"after {i + 1} steps a restored one differs"
+            if rest[-1] or rest[-2]:
+                original.reset(i)
+                copy.reset(i)
+    except restoring.CannotSaveError as error:
+        return str(error)
+    finally:
+        original.close()
+        copy.close()
+    return ""
