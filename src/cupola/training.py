@@ -299,7 +299,7 @@ def require_limits(config: RunConfig, spec: TaskSpec) -> None:
     if config.limits or not getattr(load_algorithm(config.algo), "CONSTRAINED", True):
         return
     raise CupolaError(
-        f"{spec.name} has no limit yet: give one, for example limit 25, on"
+        f"{spec.name} has no limit yet: give one with --limit or limits= on"
         f" {' or '.join(cost.name for cost in spec.costs)}."
         if spec.costs
         else f"{spec.name} measures no cost: give a function, cost=package.module:function."

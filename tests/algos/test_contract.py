@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from cupola import algos
+from cupola import algos, nets
 from cupola.types import Batch, Problem, Rollout
 
 T, N, OBS, A, K = 12, 4, 3, 2, 2
@@ -15,11 +15,11 @@ PROBLEM = Problem(OBS, A, ("first", "second"), (10.0, 20.0), (True, False))
 SMALL = {"batch_size": T * N, "num_envs": N, "minibatch_size": 8, "hidden": (8, 8)}
 
 
-def make(name: str, threads: int = 1):
+def make(name: str, threads: int = 1, problem: Problem = PROBLEM):
     module = algos.load_algorithm(name)
     small = {k: v for k, v in SMALL.items() if k in vars(module.PRESETS["paper"])}
     config = module.Config(**{**vars(module.PRESETS["paper"]), **small})
-    return module.make(config, PROBLEM, threads)
+    return module.make(config, problem, threads)
 
 
 def make_batch(seed: int = 0, costs=(15.0, 15.0), zero: bool = False) -> Batch:
@@ -86,6 +86,29 @@ class TestContract:
         after, _ = algorithm.update(before, batch, jax.random.key(1))
         for old, new in zip(leaves(before.policy), leaves(after.policy), strict=True):
             np.testing.assert_array_equal(old, new)
+
+    def test_discrete_actions_are_learned_and_left_alone(self, name):
+        """Where advantages are zero nothing moves; else the likelier choices are the better ones."""
+        algorithm = make(name, problem=PROBLEM._replace(discrete=True))
+        before = algorithm.init(jax.random.key(0))
+        idle = before._replace(critics=jax.tree.map(jnp.zeros_like, before.critics))
+        first = np.zeros((T, N, A), np.float32)
+        first[..., 0] = 1.0
+        first[::2] = first[::2, :, ::-1]  # either choice in turn
+        batch = make_batch(costs=(0.0, 0.0), zero=True)
+        batch = batch._replace(rollout=batch.rollout._replace(actions=first))
+        after, _ = algorithm.update(idle, batch, jax.random.key(1))
+        for old, new in zip(leaves(idle.policy), leaves(after.policy), strict=True):
+            np.testing.assert_array_equal(old, new)
+        ends = np.ones((T, N), bool)
+        rollout = batch.rollout._replace(rewards=first[..., 0], terminated=ends)
+        after, metrics = algorithm.update(idle, batch._replace(rollout=rollout), jax.random.key(1))
+        assert all(np.isfinite(value).all() for value in metrics.values())
+        preference = [
+            np.diff(nets.apply_policy(learner.policy, rollout.obs)[0]).mean()
+            for learner in (idle, after)
+        ]
+        assert preference[1] < preference[0]
 
 
 class count_compilations:  # noqa: N801

@@ -26,21 +26,22 @@ ONLY = "cost"
 """Name of a cost that is just a number."""
 
 
-def arguments_of(function: CostFunction) -> tuple[str, ...]:
-    """The names of a cost function's arguments."""
+def arguments_of(function: CostFunction, task: str) -> tuple[str, ...]:
+    """The names of a cost function's arguments, as far as they can be given."""
     known = ", ".join(ARGUMENTS)
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         raise CupolaError(
-            f"cost must be a Python function with arguments from {known}, not {function!r}."
+            f"the cost of {task} must be a Python function with arguments from {known}, not"
+            f" {function!r}."
         ) from None
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
         return ARGUMENTS
     for parameter in parameters:
         if parameter.name not in ARGUMENTS and parameter.default is parameter.empty:
             raise CupolaError(
-                f"the cost function {name_of(function)} asks for {parameter.name!r}:"
+                f"the cost function {name_of(function)} of {task} asks for {parameter.name!r}:"
                 f" name its arguments from {known}."
             )
     return tuple(p.name for p in parameters if p.name in ARGUMENTS)

@@ -46,7 +46,7 @@ class Member:
 
     def __init__(self, blueprint: Blueprint) -> None:
         self._name, self._cost, self._costs = blueprint.name, blueprint.cost, blueprint.costs
-        self._arguments = costs.arguments_of(blueprint.cost) if blueprint.cost else ()
+        self._arguments = costs.arguments_of(blueprint.cost, self._name) if blueprint.cost else ()
         self._function = f"the cost function {costs.name_of(self._cost)} of {self._name}"
         with blaming(self._name, "when it was made", "correct its name or mend it"):
             env = blueprint.make()
@@ -85,7 +85,8 @@ class Member:
             else:
                 obs, reward, terminated, truncated, info = answer
             flat = spaces.flatten(self._space, obs)
-            reward, terminated, truncated = float(reward), bool(terminated), bool(truncated)
+            reward = float(np.asarray(reward).item())
+            terminated, truncated = bool(terminated), bool(truncated)
         self._obs = obs
         if self._cost is not None:
             values = (before, action, reward, obs, terminated, truncated, info)

@@ -49,16 +49,22 @@ def spaces_of(spec: TaskSpec) -> tuple[Space[Any], Space[Any]]:
     )
 
 
-def make(task: str, num_envs: int, render_mode: str | None) -> Task:
+def make(name: str, num_envs: int, render_mode: str | None) -> Task:
     """The task with every cost that it can measure."""
-    if render_mode not in (None, "rgb_array"):
-        raise CupolaError(f"{task} knows render_mode='rgb_array' only, not {render_mode!r}.")
-    return tasks.make_task(task, num_envs, tuple(cost.name for cost in tasks.spec_of(task).costs))
+    costs = tuple(cost.name for cost in tasks.spec_of(name).costs)
+    task = tasks.make_task(name, num_envs, costs)
+    modes = metadata_of(task)["render_modes"]
+    if render_mode is not None and render_mode not in modes:
+        raise CupolaError(
+            f"{name} cannot be drawn with render_mode={render_mode!r}:"
+            f" {'leave it out' if not modes else f'write {modes[0]!r}'}."
+        )
+    return task
 
 
-def metadata_of(task: type[Task] | None = None) -> dict[str, Any]:
+def metadata_of(task: Task | None = None) -> dict[str, Any]:
     """What Gymnasium wants to know: some tasks cannot draw themselves."""
-    draws = task is None or task.render is not Task.render
+    draws = task is None or type(task).render is not Task.render
     return {"render_modes": ["rgb_array"] if draws else [], "render_fps": 30}
 
 
@@ -76,7 +82,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     def __init__(self, task: str, render_mode: str | None = None) -> None:
         self.render_mode = render_mode
         self._task = make(task, 1, render_mode)
-        self.metadata = metadata_of(type(self._task))
+        self.metadata = metadata_of(self._task)
         self.observation_space, self.action_space = spaces_of(self._task.spec)
         # A task resets itself in the last step of an episode: its next one has begun already.
         self._waiting: np.ndarray | None = None

@@ -137,8 +137,8 @@ def factory(
     if cost is None and options.cost:
         if ":" not in options.cost:
             raise CupolaError(
-                f"the cost function {options.cost!r} of {task} was given in Python: give it again,"
-                " as cost=the function."
+                f"the cost function {options.cost!r} of {task} cannot be found by that name: write"
+                " package.module:function, or give it in Python as cost=the function."
             )
         cost = costs.load(options.cost)
     blueprint = Blueprint(task, env or maker(task), cost)
@@ -183,8 +183,8 @@ def maker(task: str) -> Callable[[], Any]:
         return lambda: gymnasium.make(name, disable_env_checker=True)
     if ":" not in name:
         raise CupolaError(
-            f"the environment {name!r} was given in Python: give it again, as env=the function"
-            " that makes it."
+            f"the environment {name!r} cannot be found by that name: write"
+            " env:package.module:function, or give it in Python as env=the function."
         )
     return costs.load(name)
 
@@ -208,7 +208,8 @@ def look(blueprint: Blueprint) -> Survey:
     original.reset(0)
     found: dict[str, float] = {}
     for i, action in enumerate(trial[:TRIAL_STEPS]):
-        _, _, found, terminated, truncated = original.advance(action)
+        _, _, costs_now, terminated, truncated = original.advance(action)
+        found |= costs_now
         if terminated or truncated:
             original.reset(i + 1)
     obstacle = _obstacle(original, Member(blueprint), trial[TRIAL_STEPS:])
