@@ -88,7 +88,7 @@ class TestContract:
             np.testing.assert_array_equal(old, new)
 
     def test_discrete_actions_are_learned_and_left_alone(self, name):
-        """Where advantages are zero nothing moves; else the likelier choices are the better ones."""
+        """Without advantages nothing moves; with them the better choice becomes likelier."""
         algorithm = make(name, problem=PROBLEM._replace(discrete=True))
         before = algorithm.init(jax.random.key(0))
         idle = before._replace(critics=jax.tree.map(jnp.zeros_like, before.critics))

@@ -136,13 +136,11 @@ def test_what_cannot_be_restored_is_said_at_the_start_and_when_resumed(worlds, t
 
 @pytest.mark.filterwarnings("ignore:.*cannot be saved")
 def test_a_failure_in_the_middle_names_the_environment_and_the_checkpoint(worlds, tmp_path, capsys):
-    options = [f"--{k.replace('_', '-')}={v}" for k, v in SMALL.items() if k != "hidden"]
+    small = SMALL | {"hidden": 4, "max_episode_steps": 10, "limit": 3}
+    options = [f"--{k.replace('_', '-')}={v}" for k, v in small.items()]
     run = tmp_path / "run"
     with pytest.raises(SystemExit) as end:
-        main(
-            ["train", "ppo_lag", "env:worlds:Breaks", "--limit", "3", "--out", str(run), *options]
-            + ["--hidden", "4", "--max-episode-steps", "10"]
-        )
+        main(["train", "ppo_lag", "env:worlds:Breaks", "--out", str(run), *options])
     assert end.value.code == 1
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
