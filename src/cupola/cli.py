@@ -127,7 +127,13 @@ def parse_train(args: Sequence[str]) -> Any:
         "Train",
         [
             ("algo", Annotated[Positional[str], arg(metavar="ALGO", help="See 'cupola list'.")]),
-            ("task", Annotated[Positional[str], arg(metavar="TASK", help="See 'cupola list'.")]),
+            (
+                "task",
+                Annotated[
+                    Positional[str],
+                    arg(metavar="TASK", help="See 'cupola list'; or gym:ID, a Gymnasium id."),
+                ],
+            ),
             (
                 "limit",
                 Annotated[

@@ -64,10 +64,12 @@ class Opaque(gymnasium.Env):
 
 class SavesItself(Opaque):
     def save_state(self):
-        return {"engine": np.array([self.engine.angle]), "steps": np.array(self.steps)}
+        generator = self.np_random.bit_generator.state
+        return {"angle": np.array([self.engine.angle]), "steps": self.steps, "random": generator}
 
     def restore_state(self, state):
-        self.engine.angle, self.steps = float(state["engine"][0]), int(state["steps"])
+        self.engine.angle, self.steps = float(state["angle"][0]), state["steps"]
+        self.np_random.bit_generator.state = state["random"]
 
 
 class SixValues:

@@ -2,7 +2,7 @@
 
 The rule, from the outermost wrapper inwards:
 
-1. an object with `save_state() -> dict of arrays` and `restore_state(state)` speaks for itself and
+1. an object with `save_state() -> dict of plain data` and `restore_state(state)` speaks for itself and
    all that it wraps;
 2. else its attributes are taken, if all of them are plain data (numbers, strings, arrays, random
    generators, `mujoco.MjData`, and lists, tuples and dicts of these) or do not change (spaces,

@@ -60,7 +60,8 @@ def draw(
         targets=advantages + values,
         times=jnp.asarray(rollout.times),
     )
-    return jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), per_step)
+    count = per_step.log_prob.size
+    return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), per_step)
 
 
 def ratio(policy: nets.Policy, samples: Samples) -> jax.Array:
