@@ -159,14 +159,6 @@ def nan(obs):
     return {"cost": float("nan")}
 
 
-def late_nan(obs, action):
-    late_nan.calls += 1
-    return float("nan") if late_nan.calls > 60 else 0.0
-
-
-late_nan.calls = 0
-
-
 def boom(obs, info):
     raise ValueError("no such thing")
 

@@ -52,7 +52,7 @@ class Member:
             env = blueprint.make()
             self.time_limit = time_limit_of(env)
             self.env = peeled(env)
-            self._space = self.env.observation_space
+            self._flatten = spaces.flattener(self.env.observation_space, self._name)
         self._obs: Any = None
         self._steps = 0
 
@@ -62,7 +62,7 @@ class Member:
             answer = self.env.reset(seed=seed)
             if not isinstance(answer, tuple) or len(answer) != 2:
                 raise TypeError("reset must return (obs, info)")
-            flat = spaces.flatten(self._space, answer[0])
+            flat = self._flatten(answer[0])
         self._obs, self._steps = answer[0], 0
         return flat
 
@@ -84,7 +84,7 @@ class Member:
                 obs, reward, cost, terminated, truncated, info = answer
             else:
                 obs, reward, terminated, truncated, info = answer
-            flat = spaces.flatten(self._space, obs)
+            flat = self._flatten(obs)
             reward = float(np.asarray(reward).item())
             terminated, truncated = bool(terminated), bool(truncated)
         self._obs = obs
@@ -101,7 +101,8 @@ class Member:
         return flat, reward, found, terminated, truncated
 
     def save(self) -> State:
-        return restoring.save(self.env, [self._obs, self._steps])
+        with blaming(self._name, "when it was saved"):
+            return restoring.save(self.env, [self._obs, self._steps])
 
     def restore(self, state: State) -> None:
         with blaming(self._name, "when it was restored"):
@@ -147,7 +148,14 @@ class Party:
         )
 
     def save(self) -> list[State]:
-        return [member.save() for member in self._members]
+        """The state of each; nothing where it cannot be saved."""
+        states: list[State] = []
+        for member in self._members:
+            try:
+                states.append(member.save())
+            except restoring.CannotSaveError:
+                states.append({})
+        return states
 
     def restore(self, states: list[State]) -> None:
         for member, state in zip(self._members, states, strict=True):

@@ -2,8 +2,8 @@
 
 The rule, from the outermost wrapper inwards:
 
-1. an object with `save_state() -> dict of plain data` and `restore_state(state)` speaks for itself and
-   all that it wraps;
+1. an object with `save_state() -> dict of plain data` and `restore_state(state)` speaks for itself
+   and all that it wraps;
 2. else its attributes are taken, if all of them are plain data (numbers, strings, arrays, random
    generators, `mujoco.MjData`, and lists, tuples and dicts of these) or do not change (spaces,
    functions, classes, models);
@@ -28,6 +28,7 @@ import numpy as np
 from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 from gymnasium.envs.registration import EnvSpec
 
+from cupola.errors import CupolaError
 from cupola.tasks.base import State
 
 STRUCTURE = "structure"
@@ -63,7 +64,7 @@ _BITS = {
 }
 
 
-class CannotSaveError(Exception):
+class CannotSaveError(CupolaError):
     """What stands in the way, in a few words."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,11 @@ from cupola.tasks.base import Choice, Scaled
 _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 
 
-def check_observations(space: Any, name: str) -> None:
-    """Refuse spaces that are no fixed number of numbers."""
+def flattener(space: Any, name: str) -> Callable[[Any], np.ndarray]:
+    """Of an observation of ``space``: the same as a vector [O] of float64.
+
+    Spaces that are not a fixed number of numbers are refused.
+    """
     inner = _unsupported(space)
     if inner is not None:
         raise CupolaError(
@@ -22,8 +26,17 @@ def check_observations(space: Any, name: str) -> None:
             " that it has Box, Discrete, MultiBinary or MultiDiscrete observations, or a Dict or"
             " Tuple of them."
         )
-    if spaces.flatdim(space) == 0:
+    size = spaces.flatdim(space)
+    if size == 0:
         raise CupolaError(f"{name} has empty observations: give it at least one number to observe.")
+
+    def flatten(obs: Any) -> np.ndarray:
+        flat = np.asarray(spaces.flatten(space, obs), np.float64)
+        if flat.shape != (size,):
+            raise ValueError(f"an observation of shape {np.shape(obs)} does not fit {space}")
+        return flat
+
+    return flatten
 
 
 def _unsupported(space: Any) -> Any | None:
@@ -53,11 +66,3 @@ def actions_of(space: Any, name: str) -> tuple[int, Scaled | Choice]:
     if space.low.size == 0:
         raise CupolaError(f"{name} has empty actions: give it at least one number to act with.")
     return space.low.size, Scaled(space.low.copy(), space.high.copy())
-
-
-def flatten(space: Any, obs: Any) -> np.ndarray:
-    """An observation as a vector [O] of float64."""
-    flat = np.asarray(spaces.flatten(space, obs), np.float64)
-    if flat.shape != (spaces.flatdim(space),):
-        raise ValueError(f"an observation of {np.shape(obs)} does not fit {space}")
-    return flat

@@ -24,6 +24,9 @@ TRIAL_STEPS = 8
 """Steps after which a restored environment must still do the same as the original."""
 
 
+NEW_EPISODES = "a resumed run begins new episodes"
+
+
 class GymTask(Task):
     """N environments of a stranger's make."""
 
@@ -36,7 +39,9 @@ class GymTask(Task):
         self.parallel = workers > 0  # strangers' code need not be safe in threads
         self._decode = spec.actions.decode
         self._clock = Clock(num_envs, spec.time_limit)
+        self._all = range(num_envs)
         self._obs = np.zeros((num_envs, spec.obs_size))
+        self._next_seeds = [0] * num_envs
         kind: Callable[[Blueprint, int], Here | Worker] = Worker if workers else Here
         self._slices = _shares(num_envs, min(max(1, workers), num_envs))
         self._parties = [kind(blueprint, part.stop - part.start) for part in self._slices]
@@ -52,42 +57,50 @@ class GymTask(Task):
         return self._begin()
 
     def _begin(self) -> np.ndarray:
-        self._obs = np.concatenate(self._ask("reset", self._seeds(0)))
+        """Begin the clock's current episodes."""
+        self._obs = np.concatenate(self._ask("reset", [self._seed(i, 0) for i in self._all]))
+        self._next_seeds = [self._seed(i, 1) for i in self._all]
         return self._obs
 
-    def _seeds(self, later: int) -> list[int]:
-        """Seeds of the current episodes, or of ``later`` ones."""
-        return [
-            int(np.random.SeedSequence([seed, episode + later]).generate_state(1)[0] >> 1)
-            for seed, episode in zip(
-                self._clock.seeds.tolist(), self._clock.episodes.tolist(), strict=True
-            )
-        ]
+    def _seed(self, env: int, later: int) -> int:
+        """The seed of an environment's current episode, or of a ``later`` one."""
+        key = [int(self._clock.seeds[env]), int(self._clock.episodes[env]) + later]
+        return int(np.random.SeedSequence(key).generate_state(1)[0] >> 1)
 
     def step(self, actions: np.ndarray) -> Step:
         due = self._clock.elapsed + 1 >= self.spec.time_limit
-        parts = self._ask("step", self._decode(actions), due.tolist(), self._seeds(1))
+        parts = self._ask("step", self._decode(actions), due.tolist(), self._next_seeds)
         step = Outcomes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
         self._clock.tick(step.terminated)
-        self._clock.begin(np.flatnonzero(step.terminated | step.truncated))
+        ended = np.flatnonzero(step.terminated | step.truncated)
+        self._clock.begin(ended)
+        for i in ended.tolist():
+            self._next_seeds[i] = self._seed(i, 1)
         self._obs = step.obs
         return Step(*step)
 
     def save(self) -> State:
         state = {"obs": self._obs.copy(), **self._clock.save()}
-        if self.restorable:
-            members = [member for party in self._ask("save") for member in party]
-            for i, member in enumerate(members):
-                state |= {f"env{i}.{name}": array for name, array in member.items()}
+        if not self.restorable:
+            return state
+        members = [member for party in self._ask("save") for member in party]
+        if not all(members):
+            warnings.warn(f"{self.spec.name} can no longer be saved: {NEW_EPISODES}.", stacklevel=2)
+            self.restorable = False
+            return state
+        for i, member in enumerate(members):
+            state |= {f"env{i}.{name}": array for name, array in member.items()}
         return state
 
     def restore(self, state: State) -> np.ndarray:
         self._clock.restore(state)
         members = [
             {k.removeprefix(f"env{i}."): v for k, v in state.items() if k.startswith(f"env{i}.")}
-            for i in range(self.num_envs)
+            for i in self._all
         ]
-        self.restorable = self.restorable and all(members)
+        if self.restorable and not all(members):
+            warnings.warn(f"{self.spec.name} was not saved: {NEW_EPISODES}.", stacklevel=2)
+            self.restorable = False
         if not self.restorable:
             self._clock.begin(np.arange(self.num_envs))
             self._clock.stagger()
@@ -156,8 +169,8 @@ def factory(
         )
     if survey.obstacle:
         warnings.warn(
-            f"{task} cannot be saved and restored ({survey.obstacle}): a resumed run begins new"
-            " episodes; to resume exactly, give it save_state() and restore_state(state).",
+            f"{task} cannot be saved and restored ({survey.obstacle}): {NEW_EPISODES}; to resume"
+            " exactly, give it save_state() and restore_state(state).",
             stacklevel=2,
         )
     spec = TaskSpec(
@@ -199,10 +212,8 @@ def task_name(env: Callable[[], Any]) -> str:
 
 def look(blueprint: Blueprint) -> Survey:
     """Make an environment, take a few steps, and see whether a second one can go on from there."""
-    name, original = blueprint.name, Member(blueprint)
-    space = original.env.observation_space
-    spaces.check_observations(space, name)
-    act_size, actions = spaces.actions_of(original.env.action_space, name)
+    original = Member(blueprint)
+    act_size, actions = spaces.actions_of(original.env.action_space, blueprint.name)
     numbers = np.random.default_rng(0).uniform(-1, 1, (2 * TRIAL_STEPS, act_size))
     trial = actions.decode(numbers)
     original.reset(0)
@@ -213,7 +224,7 @@ def look(blueprint: Blueprint) -> Survey:
         if terminated or truncated:
             original.reset(i + 1)
     obstacle = _obstacle(original, Member(blueprint), trial[TRIAL_STEPS:])
-    size = gymnasium.spaces.flatdim(space)
+    size = gymnasium.spaces.flatdim(original.env.observation_space)
     return Survey(size, act_size, actions, original.time_limit, tuple(found), obstacle)
 
 
