@@ -160,3 +160,42 @@ def test_what_makes_no_environment_is_refused(worlds):
         cupola.train("cup", limits=1)
     with pytest.raises(CupolaError, match="name a task"):
         cupola.train("cup", "HopperSpeed", env=worlds.Drift)
+
+
+def last(run, key, count=10):
+    return np.mean([record[key] for record in run.metrics[-count:]])
+
+
+@pytest.mark.learning
+def test_a_choice_is_made_as_the_linear_programme_says(worlds, tmp_path):
+    """Best within a cost of 0.5: choices 0 and 1 in shares of 3/8 and 5/8, worth 0.75."""
+    run = cupola.train(
+        "cup",
+        env=worlds.Menu,
+        limits=0.5,
+        max_episode_steps=2,
+        batch_size=1000,
+        num_envs=10,
+        iterations=60,
+        learning_rate=3e-3,
+        out=tmp_path / "run",
+    )
+    assert last(run, "cost/cost") == pytest.approx(0.5, abs=0.05)
+    assert last(run, "return") == pytest.approx(0.75, abs=0.04)
+
+
+@pytest.mark.learning
+def test_a_pole_is_balanced_within_its_limit(worlds, tmp_path):
+    """Without the limit a balanced pole leans to the right in about half of the 500 steps."""
+    run = cupola.train(
+        "cup",
+        "gym:CartPole-v1",
+        cost=worlds.lean,
+        limits=40,
+        batch_size=2000,
+        num_envs=10,
+        iterations=60,
+        out=tmp_path / "run",
+    )
+    assert last(run, "cost/lean") <= 40
+    assert last(run, "return") > 350

@@ -55,6 +55,8 @@ def named(result: Any, source: str) -> dict[str, float]:
 
 
 def _number(value: Any, source: str) -> float:
+    if type(value) is float and math.isfinite(value):
+        return value
     expected = "one finite number, or a dict of them by name"
     array = np.asarray(value)
     if array.ndim or array.dtype.kind not in "biuf":

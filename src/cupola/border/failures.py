@@ -18,12 +18,17 @@ def blaming(name: str, doing: str, remedy: str = "mend the environment") -> Iter
     """Turn any exception within into a sentence: ``name`` failed ``doing``; the ``remedy``."""
     try:
         yield
-    except CupolaError:
-        raise
     except Exception as error:
-        raise EnvironmentFailedError(
-            f"{name} failed {doing} ({described(error)}): {remedy}."
-        ) from error
+        raise blamed(error, name, doing, remedy) from error
+
+
+def blamed(
+    error: Exception, name: str, doing: str, remedy: str = "mend the environment"
+) -> CupolaError:
+    """The sentence for an exception; one that is a sentence already is left as it is."""
+    if isinstance(error, CupolaError):
+        return error
+    return EnvironmentFailedError(f"{name} failed {doing} ({described(error)}): {remedy}.")
 
 
 def described(error: Exception) -> str:

@@ -13,7 +13,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from cupola.border import costs, restoring, spaces
 from cupola.border.costs import CostFunction
-from cupola.border.failures import blaming
+from cupola.border.failures import blamed, blaming
 from cupola.tasks.base import State
 
 _PEELED = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
@@ -78,7 +78,7 @@ class Member:
         """Observation [O], reward, costs by name, terminated and truncated of one step."""
         before = copy.deepcopy(self._obs) if "obs" in self._arguments else None
         self._steps += 1
-        with blaming(self._name, f"in step {self._steps} of an episode"):
+        try:
             answer = self.env.step(action)
             if len(answer) == 6:
                 obs, reward, cost, terminated, truncated, info = answer
@@ -87,18 +87,29 @@ class Member:
             flat = self._flatten(obs)
             reward = float(np.asarray(reward).item())
             terminated, truncated = bool(terminated), bool(truncated)
+        except Exception as error:
+            raise blamed(error, self._name, self._moment()) from error
         self._obs = obs
         if self._cost is not None:
-            values = (before, action, reward, obs, terminated, truncated, info)
-            known = dict(zip(costs.ARGUMENTS, values, strict=True))
-            with blaming(self._function, f"in step {self._steps} of an episode", "mend it"):
-                result = self._cost(**{name: known[name] for name in self._arguments})
-            found = costs.named(result, f"the result of {self._function}")
+            known = (before, action, reward, obs, terminated, truncated, info)
+            found = self._judge(dict(zip(costs.ARGUMENTS, known, strict=True)))
         elif len(answer) == 6:
             found = costs.named(cost, f"the cost in a step of {self._name}")
         else:
             found = costs.in_info(info, self._name)
         return flat, reward, found, terminated, truncated
+
+    def _judge(self, known: dict[str, Any]) -> dict[str, float]:
+        """What the cost function says of a step."""
+        assert self._cost is not None
+        try:
+            result = self._cost(**{name: known[name] for name in self._arguments})
+        except Exception as error:
+            raise blamed(error, self._function, self._moment(), "mend it") from error
+        return costs.named(result, f"the result of {self._function}")
+
+    def _moment(self) -> str:
+        return f"in step {self._steps} of an episode"
 
     def save(self) -> State:
         with blaming(self._name, "when it was saved"):

@@ -30,8 +30,11 @@ def flattener(space: Any, name: str) -> Callable[[Any], np.ndarray]:
     if size == 0:
         raise CupolaError(f"{name} has empty observations: give it at least one number to observe.")
 
+    box = isinstance(space, spaces.Box)  # what nearly all are, and quickly done
+
     def flatten(obs: Any) -> np.ndarray:
-        flat = np.asarray(spaces.flatten(space, obs), np.float64)
+        raw = np.asarray(obs, space.dtype).reshape(-1) if box else spaces.flatten(space, obs)
+        flat = np.array(raw, np.float64)  # a copy: environments may use theirs again
         if flat.shape != (size,):
             raise ValueError(f"an observation of shape {np.shape(obs)} does not fit {space}")
         return flat
