@@ -43,7 +43,7 @@ def test_many_environments_at_once_are_single_ones(name):
     """The same seed, the same trajectory, across the ends of episodes."""
     spec, count, seed = tasks.spec_of(name), 3, 11
     steps = 40 if spec.obs_size < 100 else 15
-    many = gymnasium.make_vec(environment_id(name), num_envs=count)
+    many = gymnasium.make_vec(environment_id(name), num_envs=count, threads=2)
     singles = [gymnasium.make(environment_id(name)).unwrapped for _ in range(count)]
     assert many.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
     assert many.single_observation_space == singles[0].observation_space
@@ -124,6 +124,9 @@ def test_robots_are_drawn_without_a_screen():
     assert not np.array_equal(before[0], after[0])
     assert not np.array_equal(after[0], after[1])
     many.close()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*infinity.*")
+        check_env(gymnasium.make("cupola/SwimmerSpeed-v0").unwrapped)  # pictures as well
 
 
 def test_pictures_that_cannot_be_drawn_are_refused_with_a_sentence(monkeypatch):

@@ -104,6 +104,13 @@ def name_of(function: Any) -> str:
     return str(name)
 
 
+def reach_working_directory() -> None:
+    """Let modules of the working directory be imported, as `python -m` does."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+
+
 def load(name: str) -> Any:
     """What `package.module:name` stands for; modules of the working directory count."""
     module_name, colon, attribute = name.rpartition(":")
@@ -112,9 +119,7 @@ def load(name: str) -> Any:
             f"{name!r} is not a name to import: write package.module:function, for a module that"
             " is installed or lies in the working directory."
         )
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.append(here)
+    reach_working_directory()
     try:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):

@@ -49,10 +49,10 @@ def spaces_of(spec: TaskSpec) -> tuple[Space[Any], Space[Any]]:
     )
 
 
-def make(name: str, num_envs: int, render_mode: str | None) -> Task:
+def make(name: str, num_envs: int, render_mode: str | None, threads: int = 1) -> Task:
     """The task with every cost that it can measure."""
     costs = tuple(cost.name for cost in tasks.spec_of(name).costs)
-    task = tasks.make_task(name, num_envs, costs)
+    task = tasks.make_task(name, num_envs, costs, threads)
     modes = metadata_of(task)["render_modes"]
     if render_mode is not None and render_mode not in modes:
         raise CupolaError(
@@ -144,10 +144,11 @@ class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         num_envs: int = 1,
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
+        threads: int = 1,
     ) -> None:
         super().__init__()
         self.num_envs, self.render_mode = num_envs, render_mode
-        self._task = make(task, num_envs, render_mode)
+        self._task = make(task, num_envs, render_mode, threads)
         spec = self._task.spec
         if max_episode_steps not in (None, spec.time_limit):
             raise CupolaError(
