@@ -142,6 +142,11 @@ def speed(next_obs):
     return abs(float(next_obs[2]))
 
 
+def fast(next_obs):
+    """Another one: it turns faster than 3."""
+    return float(abs(next_obs[2]) > 3)
+
+
 def lean(next_obs):
     """A cost for CartPole: the pole leans to the right."""
     return {"lean": float(next_obs[2] > 0.0)}
