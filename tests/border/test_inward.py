@@ -190,6 +190,7 @@ def test_a_cost_that_is_a_number_takes_the_name_of_its_limit(worlds):
         "gym:Humanoid-v5",
         "gym:cupola/HopperSpeed-v0",
         "env:worlds:Drift",
+        "env:worlds:Records",
         "env:worlds:SavesItself",
     ],
 )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, Text, Tuple
@@ -33,6 +36,40 @@ class Drift(gymnasium.Env):
         mode = int(self.place > 0) + int(self.place > 1)
         parts = (np.full((1, 2), 0.25, np.float32), np.array([0, 1], np.int8))
         return {"place": np.array([self.place, self.speed]), "mode": mode, "parts": parts}
+
+
+class Place(NamedTuple):
+    x: float
+    trace: tuple
+
+
+@dataclass(frozen=True)
+class Wind:
+    strength: float
+    past: np.ndarray
+
+
+class Records(gymnasium.Env):
+    """Its state is a named tuple and a frozen dataclass, which are replaced in every step."""
+
+    observation_space = Box(-np.inf, np.inf, (2,), np.float64)
+    action_space = Discrete(2)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.place = Place(self.np_random.normal(), ())
+        self.wind = Wind(0.0, np.zeros(3))
+        return self._observe(), {}
+
+    def step(self, action):
+        past = np.append(self.wind.past[1:], self.np_random.normal())
+        self.wind = replace(self.wind, strength=float(past.sum()), past=past)
+        x = self.place.x + action + self.wind.strength
+        self.place = Place(x, (*self.place.trace[-2:], x))
+        return self._observe(), sum(self.place.trace), False, False, {"cost": 0.0}
+
+    def _observe(self):
+        return np.array([self.place.x, self.wind.strength])
 
 
 class Engine:

@@ -5,8 +5,8 @@ The rule, from the outermost wrapper inwards:
 1. an object with `save_state() -> dict of plain data` and `restore_state(state)` speaks for itself
    and all that it wraps;
 2. else its attributes are taken, if all of them are plain data (numbers, strings, arrays, random
-   generators, `mujoco.MjData`, and lists, tuples and dicts of these) or do not change (spaces,
-   functions, classes, models);
+   generators, `mujoco.MjData`, and lists, tuples, dicts, named tuples and dataclasses of these) or
+   do not change (spaces, functions, classes, models);
 3. else the environment cannot be restored.
 
 Nothing is pickled: structure is JSON, numbers are arrays.
@@ -14,8 +14,10 @@ Nothing is pickled: structure is JSON, numbers are arrays.
 
 from __future__ import annotations
 
+import dataclasses
 import enum
 import json
+import logging
 import random
 import types
 from collections import deque
@@ -35,12 +37,13 @@ STRUCTURE = "structure"
 
 _UNCHANGING = (
     gymnasium.Space,
-    gymnasium.Env,
     EnvSpec,
     MujocoRenderer,
     mujoco.MjModel,
     mujoco.MjSpec,
     enum.Enum,
+    logging.Logger,
+    np.dtype,
     range,
     bytes,
     frozenset,
@@ -114,12 +117,28 @@ def _encode_attributes(layer: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
         attributes = vars(layer)
     except TypeError:
         raise CannotSaveError(f"{type(layer).__name__} keeps no attributes to save") from None
-    owner = type(layer).__name__
-    return {
-        name: _encode(value, arrays, f"attribute {name!r} of {owner}")
-        for name, value in attributes.items()
-        if not _is_unchanging(value) and name != "_saved_kwargs"
-    }
+    left_out = ("env", "_saved_kwargs") if isinstance(layer, gymnasium.Wrapper) else ()
+    found = {}
+    for name, value in attributes.items():
+        if name in left_out or _is_unchanging(value):
+            continue
+        where = f"attribute {name!r} of {type(layer).__name__}"
+        fields = _fields(value)
+        if fields is None:
+            found[name] = _encode(value, arrays, where)
+        else:
+            parts = {field: _encode(part, arrays, where) for field, part in fields.items()}
+            found[name] = {"record": parts}
+    return found
+
+
+def _fields(value: Any) -> dict[str, Any] | None:
+    """The fields of a named tuple or a dataclass."""
+    if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        return dict(value._asdict())
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    return None
 
 
 def _is_unchanging(value: Any) -> bool:
@@ -162,7 +181,7 @@ def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:
 
 def _decode(code: Any, state: State, current: Any) -> Any:
     """What `_encode` encoded. Generators and physics are put back into the ``current`` ones, which
-    others may hold as well."""
+    others may hold as well; named tuples and dataclasses are of the kind of the current one."""
     if not isinstance(code, dict):
         return code
     kind, content = next(iter(code.items()))
@@ -180,6 +199,11 @@ def _decode(code: Any, state: State, current: Any) -> Any:
         if kind == "deque":
             return deque(parts, code["maxlen"])
         return tuple(parts) if kind == "tuple" else parts
+    if kind == "record":
+        fields = {name: _decode(part, state, None) for name, part in content.items()}
+        if isinstance(current, tuple):
+            return type(current)(**fields)
+        return dataclasses.replace(current, **fields)
     if kind == "generator":
         if not isinstance(current, np.random.Generator):
             current = np.random.Generator(_BITS[content]())
