@@ -22,9 +22,9 @@ def flattener(space: Any, name: str) -> Callable[[Any], np.ndarray]:
     inner = _unsupported(space)
     if inner is not None:
         raise CupolaError(
-            f"{name} has observations of the space {inner}, which cannot be flattened: wrap it so"
-            " that it has Box, Discrete, MultiBinary or MultiDiscrete observations, or a Dict or"
-            " Tuple of them."
+            f"{name} has observations of the space {_short(inner)}, which cannot be flattened: wrap"
+            " it so that it has Box, Discrete, MultiBinary or MultiDiscrete observations, or a Dict"
+            " or Tuple of them."
         )
     size = spaces.flatdim(space)
     if size == 0:
@@ -36,10 +36,17 @@ def flattener(space: Any, name: str) -> Callable[[Any], np.ndarray]:
         raw = np.asarray(obs, space.dtype).reshape(-1) if box else spaces.flatten(space, obs)
         flat = np.array(raw, np.float64)  # a copy: environments may use theirs again
         if flat.shape != (size,):
-            raise ValueError(f"an observation of shape {np.shape(obs)} does not fit {space}")
+            raise ValueError(
+                f"an observation of shape {np.shape(obs)} does not fit {_short(space)}"
+            )
         return flat
 
     return flatten
+
+
+def _short(space: Any) -> str:
+    """A space on one line."""
+    return " ".join(repr(space).split())
 
 
 def _unsupported(space: Any) -> Any | None:
@@ -58,13 +65,13 @@ def actions_of(space: Any, name: str) -> tuple[int, Scaled | Choice]:
         return int(space.n), Choice(int(space.start))
     if not isinstance(space, spaces.Box) or space.dtype is None or space.dtype.kind != "f":
         raise CupolaError(
-            f"{name} has actions of the space {space}: cupola needs a bounded Box of floats or a"
-            " Discrete space, so wrap it in gymnasium.wrappers.TransformAction."
+            f"{name} has actions of the space {_short(space)}: cupola needs a bounded Box of floats"
+            " or a Discrete space, so wrap it in gymnasium.wrappers.TransformAction."
         )
     if not space.is_bounded():
         raise CupolaError(
-            f"{name} has an unbounded Box action ({space}): give it finite bounds, for example with"
-            " gymnasium.wrappers.TransformAction(env, lambda a: a, Box(-1, 1, shape))."
+            f"{name} has an unbounded Box action, of shape {space.shape}: give it finite bounds,"
+            " with gymnasium.wrappers.TransformAction(env, lambda a: a, Box(-1, 1, shape))."
         )
     if space.low.size == 0:
         raise CupolaError(f"{name} has empty actions: give it at least one number to act with.")
