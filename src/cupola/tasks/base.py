@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cupola.errors import CupolaError
 from cupola.types import Cost, Step
 
 State = dict[str, np.ndarray]
@@ -64,6 +65,10 @@ class Task(ABC):
     def restore(self, state: State) -> np.ndarray:
         """Take over a saved state; the current observations [N, O]."""
 
+    def render(self, env: int = 0) -> np.ndarray:
+        """A picture [H, W, 3] uint8 of one environment, drawn without a screen."""
+        raise CupolaError(f"{self.spec.name} has no pictures.")
+
     def close(self) -> None:  # noqa: B027  (most tasks hold nothing)
         """Release what the task holds."""
 
@@ -93,10 +98,11 @@ class Clock:
         self.episodes[ids] += 1
         self.elapsed[ids] = 0
 
-    def stream(self, env: int) -> np.random.Generator:
-        """The random numbers of the current episode of one environment."""
+    def stream(self, env: int, part: int = 0) -> np.random.Generator:
+        """The random numbers of one part of the current episode of one environment."""
         key = [int(self.seeds[env]) & (2**64 - 1), int(self.episodes[env])]
-        return np.random.Generator(np.random.Philox(key=np.array(key, np.uint64)))
+        counter = np.array([0, 0, 0, part], np.uint64)
+        return np.random.Generator(np.random.Philox(key=np.array(key, np.uint64), counter=counter))
 
     def save(self) -> State:
         return {

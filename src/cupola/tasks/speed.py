@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import gymnasium
 import mjbatch
@@ -85,6 +84,23 @@ class Robot:
     velocity_threshold: float
 
 
+class Motion(NamedTuple):
+    """What a step did to N robots."""
+
+    position: np.ndarray  # [N, 1 or 2], after the step
+    velocity: np.ndarray  # [N, 1 or 2], the position's difference over the step
+    effort: np.ndarray  # [N], |action|^2
+
+
+class Rules(NamedTuple):
+    """What a family of tasks makes of the robots' motion."""
+
+    reward: Callable[[Motion], np.ndarray]  # [N]
+    costs: dict[str, Callable[[Motion], np.ndarray]]  # [N] each
+    scatter: Callable[[np.random.Generator, np.ndarray], None] | None = None
+    """Moves one robot's initial qpos [nq] in place."""
+
+
 # Of the 376: qpos 22, qvel 23, then 14 bodies' cinert (10 each) and cvel (6 each), the world being
 # the first of them, qfrc_actuator 23 and cfrc_ext 84.
 _HUMANOID_CONSTANT = (
@@ -134,10 +150,16 @@ class RobotTask(Task):
     """N copies of one robot."""
 
     def __init__(
-        self, spec: TaskSpec, robot: Robot, num_envs: int, costs: tuple[str, ...], threads: int
+        self,
+        spec: TaskSpec,
+        robot: Robot,
+        rules: Rules,
+        num_envs: int,
+        costs: tuple[str, ...],
+        threads: int,
     ) -> None:
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
-        self._robot = robot
+        self._robot, self._rules = robot, rules
         model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
         self._dt = robot.frame_skip * model.opt.timestep
         self._engine = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
@@ -151,7 +173,7 @@ class RobotTask(Task):
         self._dynamics = [self._engine.bind(field) for field in dynamics]
         # Only positions of bodies and dynamics are derived; the rest observes qpos and qvel.
         self._needs_forward = bool(dynamics) or robot.position in ("torso", "mass_centre")
-        self._measures = [partial(_measure, name, robot) for name in costs]
+        self._measures = [rules.costs[name] for name in costs]
         self._clock = Clock(num_envs, spec.time_limit)
         self._obs = np.zeros((num_envs, robot.obs_size))
         self._position = np.zeros((num_envs, 2))
@@ -188,6 +210,8 @@ class RobotTask(Task):
                 if self._robot.normal_velocities
                 else rng.uniform(-scale, scale, self._qvel.shape[1])
             )
+            if self._rules.scatter:
+                self._rules.scatter(rng, self._qpos[i])
         if self._needs_forward:
             self._engine.forward(ids=ids)
 
@@ -215,12 +239,11 @@ class RobotTask(Task):
         position = self._position_of()
         velocity = (position - self._position) / self._dt
         effort = np.einsum("na,na->n", actions, actions, dtype=np.float64)
-        reward = (
-            robot.forward_weight * velocity[:, 0] + robot.alive_bonus - robot.effort_weight * effort
-        )
+        motion = Motion(position, velocity, effort)
+        reward = self._rules.reward(motion)
         costs = np.empty((self.num_envs, len(self._measures)))
         for k, measure in enumerate(self._measures):
-            costs[:, k] = measure(velocity, effort)
+            costs[:, k] = measure(motion)
         if robot.healthy is None:
             terminated = np.zeros(self.num_envs, bool)
         else:
@@ -253,15 +276,24 @@ class RobotTask(Task):
         return self._obs
 
 
-def _measure(name: str, robot: Robot, velocity: np.ndarray, effort: np.ndarray) -> np.ndarray:
-    """One cost, [N], of the velocity [N, 1 or 2] and the effort [N]."""
-    if name == "effort":
-        return effort
-    if name == "speed":
-        return speed(velocity)
-    planar = robot.position in ("torso", "mass_centre")
-    fast = speed(velocity) if planar else velocity[:, 0]
-    return (fast > robot.velocity_threshold).astype(np.float64)
+def _rules(robot: Robot) -> Rules:
+    def reward(motion: Motion) -> np.ndarray:
+        forward = robot.forward_weight * motion.velocity[:, 0]
+        return forward + robot.alive_bonus - robot.effort_weight * motion.effort
+
+    def too_fast(motion: Motion) -> np.ndarray:
+        planar = robot.position in ("torso", "mass_centre")
+        fast = speed(motion.velocity) if planar else motion.velocity[:, 0]
+        return (fast > robot.velocity_threshold).astype(np.float64)
+
+    return Rules(
+        reward,
+        {
+            "speed": lambda motion: speed(motion.velocity),
+            "velocity": too_fast,
+            "effort": lambda motion: motion.effort,
+        },
+    )
 
 
 def speed(velocity: np.ndarray) -> np.ndarray:
@@ -294,4 +326,4 @@ TASKS = {name: spec for name, (spec, _) in _TASKS.items()}
 
 def make(name: str, num_envs: int, costs: tuple[str, ...], threads: int) -> RobotTask:
     spec, robot = _TASKS[name]
-    return RobotTask(spec, robot, num_envs, costs, threads)
+    return RobotTask(spec, robot, _rules(robot), num_envs, costs, threads)
