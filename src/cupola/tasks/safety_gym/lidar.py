@@ -1,4 +1,7 @@
-"""What the robot sees: closeness of objects in 16 directions around it."""
+"""What the robot sees: closeness of objects in 16 directions around it.
+
+Objects come first and environments last, [M, n]: that way numpy runs along the environments.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,28 @@ _CENTRES = (np.arange(BINS) + 0.5 + BINS / 2) % BINS - BINS / 2
 
 
 def ego(relative: np.ndarray, height: np.ndarray, frame: np.ndarray) -> np.ndarray:
-    """Objects on the ground in the robot's frame, [n, M, 2].
+    """Objects on the ground in the robot's frame, [2, M, n].
 
-    ``relative`` [n, M, 2] are their places in the world minus the robot's, ``height`` [n] that of
+    ``relative`` [2, M, n] are their places in the world minus the robot's, ``height`` [n] that of
     the robot, ``frame`` [n, 9] its axes: a tilted robot sees the ground tilted.
     """
-    axes = frame.reshape(-1, 3, 3)
-    seen = np.einsum("nmi,nij->nmj", relative, axes[:, :2, :2])
-    seen -= (height[:, None] * axes[:, 2, :2])[:, None]
+    axes = frame.T.reshape(3, 3, 1, -1)[:, :2]  # world axis, robot axis
+    seen = relative[0] * axes[0]
+    seen += relative[1] * axes[1]
+    seen -= height * axes[2]
     return seen
 
 
-def lidar(places: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-    """Readings [n, L, 16] of L kinds of objects at ego-centric ``places`` [n, M, 2].
+def lidar(places: np.ndarray, kinds: list[slice]) -> np.ndarray:
+    """Readings [n, 16 L] of L ``kinds`` of objects at ego-centric ``places`` [2, M, n].
 
-    ``firsts`` [L] are the kinds' first objects. An object reads max(0, 3 - distance)/3 in its own
-    bin and, weighted by how near they are, in the two neighbours; a bin shows its largest reading.
+    An object reads max(0, 3 - distance)/3 in its own bin and, weighted by how near they are, in the
+    two neighbours; a bin shows its largest reading.
     """
-    x, y = places[..., 0], places[..., 1]
-    closeness = REACH - np.sqrt(x * x + y * y)
-    closeness *= 1 / REACH
+    x, y = places
+    closeness = np.sqrt(x * x + y * y)
+    closeness *= -1 / REACH
+    closeness += 1
     np.maximum(closeness, 0.0, out=closeness)
     turn = np.arctan2(y, x)
     turn *= BINS / (2 * np.pi)
@@ -40,6 +45,9 @@ def lidar(places: np.ndarray, firsts: np.ndarray) -> np.ndarray:
     weight -= BINS / 2
     np.abs(weight, out=weight)  # now 8 - the gap around the circle
     weight -= BINS / 2 - 1.5
-    np.minimum(np.maximum(weight, 0.0, out=weight), 1.0, out=weight)
+    np.maximum(np.minimum(weight, 1.0, out=weight), 0.0, out=weight)
     weight *= closeness[..., None]
-    return np.maximum.reduceat(weight, firsts, axis=1)
+    readings = np.empty((x.shape[1], len(kinds), BINS))
+    for k, kind in enumerate(kinds):
+        np.maximum.reduce(weight[kind], axis=0, out=readings[:, k])
+    return readings.reshape(len(readings), -1)

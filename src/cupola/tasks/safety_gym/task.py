@@ -74,8 +74,8 @@ class SafetyGymTask(Task):
         self._at = scene.slices
         self._goal = self._at["goal"].start
         self._moving = self._at.get("vases", self._at.get("gremlins"))
-        self._firsts = np.array([at.start for at in self._at.values()])
-        self._objects = np.zeros((num_envs, max(at.stop for at in self._at.values()), 2))
+        self._kinds = list(self._at.values())
+        self._objects = np.zeros((2, self._kinds[-1].stop, num_envs))  # x and y
         self._centres = np.zeros((num_envs, scene.gremlins, 2))
         self._distance = np.zeros(num_envs)
         self._button = np.zeros(num_envs, np.int64)
@@ -144,7 +144,7 @@ class SafetyGymTask(Task):
         self._state[ids] = self._initial
         self._qpos[ids], self._qvel[ids] = situation.qpos, situation.qvel
         self._ctrl[ids], self._time[ids] = situation.action, situation.time
-        self._objects[ids] = situation.objects
+        self._objects[..., ids] = situation.objects.T
         self._button[ids], self._timer[ids] = situation.button, situation.timer
         self._distance[ids] = situation.distance
         if scene.gremlins:
@@ -169,13 +169,13 @@ class SafetyGymTask(Task):
         if self.scene.errand == "Button":
             self._button[env] = rng.integers(self.scene.buttons)
             self._timer[env] = BUTTON_DELAY
-            goal = self._objects[env, self._at["buttons"]][self._button[env]]
+            goal = self._objects[:, self._at["buttons"], env][:, self._button[env]]
         else:
-            found = self._draw_goal(rng, self._objects[env], self._position[env, :2])
+            found = self._draw_goal(rng, self._objects[..., env].T, self._position[env, :2])
             if found is None:
                 return False
             goal = found
-        self._objects[env, self._goal] = goal
+        self._objects[:, self._goal, env] = goal
         return True
 
     def _draw_goal(
@@ -193,42 +193,40 @@ class SafetyGymTask(Task):
 
     def physics(self, actions: np.ndarray) -> None:
         self._ctrl[:] = actions
-        self._engine.step(nstep=world.SUBSTEPS)
+        count = self.scene.gremlins
+        if not count:
+            self._engine.step(nstep=world.SUBSTEPS)
+            return
+        targets = self._mocap_pos[:, :count]
+        targets[..., 2] = 2 * GREMLIN_SIZE
+        phases = self._time + self._timestep * np.arange(world.SUBSTEPS)[:, None]
+        for path in self._centres + circle(phases)[:, :, None]:
+            targets[..., :2] = path
+            self._engine.step()
 
     def advance(self, actions: np.ndarray) -> None:
         """One action's worth of physics, after which everything derived is up to date."""
-        count = self.scene.gremlins
-        if not count:
-            self.physics(actions)
-        else:
-            self._ctrl[:] = actions
-            targets = self._mocap_pos[:, :count]
-            targets[..., 2] = 2 * GREMLIN_SIZE
-            steps = self._timestep * np.arange(world.SUBSTEPS)[:, None]
-            paths = self._centres + circle(self._time + steps)[:, :, None]
-            for path in paths:
-                targets[..., :2] = path
-                self._engine.step()
+        self.physics(actions)
         self._engine.forward()
         self._follow()
 
     def _follow(self) -> None:
         """Read where the vases and gremlins are."""
         if self._moving:
-            self._objects[:, self._moving] = self._loose_pos[..., :2]
+            self._objects[:, self._moving] = self._loose_pos[..., :2].T
 
     def relative(self) -> np.ndarray:
-        """Objects' places relative to the robot's, in the world's axes, [N, M, 2]."""
-        return self._objects - self._position[:, None, :2]
+        """Objects' places relative to the robot's, in the world's axes, [2, M, N]."""
+        return self._objects - self._position.T[:2, None]
 
     def judge(self, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Reward [N], whether the goal is met [N] bool, and what is charged for, [N] bool each.
 
-        ``relative`` [N, M, 2] are the objects' places relative to the robot's.
+        ``relative`` [2, M, N] are the objects' places relative to the robot's.
         """
         scene = self.scene
-        distances = _length(relative)
-        near = distances[:, self._goal]
+        distances = np.sqrt(relative[0] ** 2 + relative[1] ** 2)
+        near = distances[self._goal]
         pressed = self._button_touches > 0
         met = (
             near <= scene.goal_size if scene.errand == "Goal" else pressed[self._rows, self._button]
@@ -239,7 +237,7 @@ class SafetyGymTask(Task):
         self._distance = near
         charges = {}
         if scene.hazards:
-            charges["hazards"] = (distances[:, self._at["hazards"]] < HAZARD_SIZE).any(axis=1)
+            charges["hazards"] = (distances[self._at["hazards"]] < HAZARD_SIZE).any(axis=0)
         if scene.gremlins:
             charges["gremlins"] = (self._loose_touches > 0).any(axis=1)
             charges["buttons"] = (pressed.sum(axis=1) > met) & (self._timer == 0)
@@ -259,8 +257,8 @@ class SafetyGymTask(Task):
         terminated = np.zeros(self.num_envs, bool)
         for env in met.nonzero()[0].tolist():
             terminated[env] = not self._next_goal(env)
-            gap = self._objects[env, self._goal] - self._position[env, :2]
-            relative[env, self._goal], self._distance[env] = gap, _length(gap)
+            gap = self._objects[:, self._goal, env] - self._position[env, :2]
+            relative[:, self._goal, env], self._distance[env] = gap, _length(gap)
         truncated = self._clock.tick(terminated)
         final_obs = self.observe(relative)
         self._obs = final_obs
@@ -282,12 +280,12 @@ class SafetyGymTask(Task):
         return costs
 
     def observe(self, relative: np.ndarray) -> np.ndarray:
-        """Observations [N, O], given the objects' places relative to the robot's, [N, M, 2]."""
+        """Observations [N, O], given the objects' places relative to the robot's, [2, M, N]."""
         obs = np.empty((self.num_envs, self.spec.obs_size))
-        at = self.spec.obs_size - BINS * len(self._firsts)
+        at = self.spec.obs_size - BINS * len(self._kinds)
         obs[:, :at] = self._sensors[:, :at]
         places = ego(relative, self._position[:, 2], self._frame)
-        obs[:, at:] = lidar(places, self._firsts).reshape(self.num_envs, -1)
+        obs[:, at:] = lidar(places, self._kinds)
         if self.scene.buttons:
             obs[self._timer > 0, at : at + BINS] = 0.0
         return obs
@@ -299,10 +297,10 @@ class SafetyGymTask(Task):
             scene,
             agent=qpos[:2],
             heading=heading,
-            objects=self._objects[env],
+            objects=self._objects[..., env].T,
             angles=np.array([_heading(turn) for turn in self._loose_pos[env, :, 3:]]),
             centres=self._centres[env],
-            readings=self._obs[env, -BINS * len(self._firsts) :].reshape(-1, BINS),
+            readings=self._obs[env, -BINS * len(self._kinds) :].reshape(-1, BINS),
         )
 
     # ---- saving
