@@ -7,10 +7,11 @@ is in docs/tasks/safety-gym.md). Prints one JSON object: of each quantity the la
 error, and the number of rows out of tolerance.
 
 - observation, reward, goal, cost and each part of the cost are computed from recorded states;
-- ``next_state`` is what one step makes of state i and action i. A contact that begins or ends within
-  the step amplifies rounding: such rows are not counted as out of tolerance;
-- ``clear`` repeats the numbers for the rows in which no two boxes touch and no wheel touches anything
-  but the floor. MuJoCo computes these contacts otherwise than the version of the recordings did.
+- ``next_state`` is what one step makes of state i and action i. A contact that begins or ends
+  within the step amplifies rounding: such rows are not counted as out of tolerance;
+- ``clear`` repeats the numbers for the rows in which no two boxes touch and no wheel touches
+  anything but the floor. MuJoCo computes those contacts otherwise today than when these
+  trajectories were recorded.
 """
 
 from __future__ import annotations
@@ -226,7 +227,9 @@ def main() -> None:
     arguments = parser.parse_args()
     try:
         if spec_of(arguments.task).name not in SCENES:
-            raise CupolaError(f"{arguments.task} is not a Safety Gym task: write one of {', '.join(SCENES)}.")
+            raise CupolaError(
+                f"{arguments.task} is not a Safety Gym task: write one of {', '.join(SCENES)}."
+            )
         print(json.dumps(compare(arguments.task, arguments.file), indent=2))
     except CupolaError as error:
         parser.exit(2, f"{error}\n")

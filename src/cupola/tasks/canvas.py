@@ -25,9 +25,7 @@ class Canvas:
         self._paint = np.empty((pixels, pixels, 3))
         self._paint[:] = background
 
-    def disc(
-        self, centre: np.ndarray, radius: float, colour: Colour, opacity: float = 1.0
-    ) -> None:
+    def disc(self, centre: np.ndarray, radius: float, colour: Colour, opacity: float = 1.0) -> None:
         def outside(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             return np.hypot(x - centre[0], y - centre[1]) - radius
 

@@ -55,6 +55,11 @@ class Scene:
         return {kind: entry for kind, entry in found.items() if entry[0]}
 
     @property
+    def keepouts(self) -> list[float]:
+        """Those of all objects, in the same order."""
+        return [keepout for count, keepout in self.kinds.values() for _ in range(count)]
+
+    @property
     def slices(self) -> dict[str, slice]:
         """Where each kind stands in arrays of all objects, [..., M, 2]."""
         found, at = {}, 0

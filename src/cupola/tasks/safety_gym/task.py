@@ -102,17 +102,14 @@ class SafetyGymTask(Task):
     def _lay_out(self, rng: np.random.Generator) -> Situation:
         """The beginning of one episode, without the leading axis."""
         scene, at = self.scene, self._at
-        kinds = scene.kinds.values()
-        keepouts = np.repeat([AGENT_KEEPOUT, *(k for _, k in kinds)], [1, *(n for n, _ in kinds)])
-        places = sample_layout(rng, scene.extent, keepouts)
+        places = sample_layout(rng, scene.extent, [AGENT_KEEPOUT, *scene.keepouts])
         agent, objects = places[0], places[1:]
         button = 0
         if scene.errand == "Button":
             button = int(rng.integers(scene.buttons))
             objects[self._goal] = objects[at["buttons"]][button]
         else:
-            goal = self._draw_goal(rng, objects, agent)
-            objects[self._goal] = objects[self._goal] if goal is None else goal
+            objects[self._goal] = self._draw_goal(rng, objects, agent) or objects[self._goal]
         heading = rng.uniform(0, 2 * np.pi)
         qpos = self._initial_qpos.copy()
         qpos[:2] = agent
@@ -167,27 +164,26 @@ class SafetyGymTask(Task):
         self._goals[env] += 1
         rng = self._clock.stream(env, int(self._goals[env]))
         if self.scene.errand == "Button":
-            self._button[env] = rng.integers(self.scene.buttons)
+            self._button[env] = button = rng.integers(self.scene.buttons)
             self._timer[env] = BUTTON_DELAY
-            goal = self._objects[:, self._at["buttons"], env][:, self._button[env]]
-        else:
-            found = self._draw_goal(rng, self._objects[..., env].T, self._position[env, :2])
-            if found is None:
-                return False
-            goal = found
+            self._objects[:, self._goal, env] = self._objects[:, self._at["buttons"], env][
+                :, button
+            ]
+            return True
+        goal = self._draw_goal(rng, self._objects[..., env].T, self._position[env, :2])
+        if goal is None:
+            return False
         self._objects[:, self._goal, env] = goal
         return True
 
     def _draw_goal(
         self, rng: np.random.Generator, objects: np.ndarray, agent: np.ndarray
-    ) -> np.ndarray | None:
-        """A place [2] for the goal among ``objects`` [M, 2] and the agent, or None."""
-        kinds = self.scene.kinds
-        keepouts = np.repeat([k for _, k in kinds.values()], [n for n, _ in kinds.values()])
-        others = np.concatenate([np.delete(objects, self._goal, axis=0), agent[None]])
-        apart = np.append(np.delete(keepouts, self._goal), AGENT_KEEPOUT)
-        own = kinds["goal"][1]
-        return draw_free(rng, self.scene.extent, own, others, apart, GOAL_TRIES)
+    ) -> tuple[float, float] | None:
+        """A place for the goal among ``objects`` [M, 2] and the agent [2], or None."""
+        keepouts = self.scene.keepouts
+        placed = [(x, y, k) for (x, y), k in zip(objects.tolist(), keepouts, strict=True)]
+        placed[self._goal] = (float(agent[0]), float(agent[1]), AGENT_KEEPOUT)
+        return draw_free(rng, self.scene.extent, keepouts[self._goal], placed, GOAL_TRIES)
 
     # ---- steps
 

@@ -112,9 +112,7 @@ def mjcf(scene: Scene) -> str:
             for i in range(scene.buttons)
         ),
     ]
-    welds = [
-        f'<weld body1="gremlin{i}mocap" body2="gremlin{i}obj" {_WELD}/>' for i in gremlins
-    ]
+    welds = [f'<weld body1="gremlin{i}mocap" body2="gremlin{i}obj" {_WELD}/>' for i in gremlins]
     boxes = [
         *(f"vase{i}" for i in range(scene.vases)),
         *(f"gremlin{i}obj" for i in gremlins),
