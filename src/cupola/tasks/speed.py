@@ -22,6 +22,7 @@ import mujoco
 import numpy as np
 
 from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.tasks.robot_picture import Backdrop, View, draw
 from cupola.types import Cost, Step
 
 TIME_LIMIT = 1000
@@ -82,6 +83,8 @@ class Robot:
     speed_limit: float
     """On the discounted return of the speed: half of an unconstrained PPO's."""
     velocity_threshold: float
+    view: View = "side"
+    """From where pictures show it."""
 
 
 class Motion(NamedTuple):
@@ -99,6 +102,8 @@ class Rules(NamedTuple):
     costs: dict[str, Callable[[Motion], np.ndarray]]  # [N] each
     scatter: Callable[[np.random.Generator, np.ndarray], None] | None = None
     """Moves one robot's initial qpos [nq] in place."""
+    backdrop: Backdrop | None = None
+    """Draws what lies around the robot."""
 
 
 # Of the 376: qpos 22, qvel 23, then 14 bodies' cinert (10 each) and cvel (6 each), the world being
@@ -115,7 +120,7 @@ ROBOTS = {
     "Ant": Robot(
         model="ant.xml", frame_skip=5, obs_size=27, act_size=8, skip_qpos=2, position="torso",
         alive_bonus=1.0, effort_weight=0.5, healthy=_ant_healthy, reset_noise=0.1,
-        normal_velocities=True, speed_limit=103.115, velocity_threshold=2.6222,
+        normal_velocities=True, speed_limit=103.115, velocity_threshold=2.6222, view="top",
     ),
     "HalfCheetah": Robot(
         model="half_cheetah.xml", frame_skip=5, obs_size=17, act_size=6, skip_qpos=1,
@@ -136,7 +141,7 @@ ROBOTS = {
     "Swimmer": Robot(
         model="swimmer.xml", frame_skip=4, obs_size=8, act_size=2, skip_qpos=2,
         position="qpos_xy", effort_weight=1e-4, reset_noise=0.1, speed_limit=24.516,
-        velocity_threshold=0.2282,
+        velocity_threshold=0.2282, view="top",
     ),
     "Walker2d": Robot(
         model="walker2d.xml", frame_skip=4, obs_size=17, act_size=6, skip_qpos=1,
@@ -160,7 +165,7 @@ class RobotTask(Task):
     ) -> None:
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._robot, self._rules = robot, rules
-        model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
+        self._model = model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
         self._dt = robot.frame_skip * model.opt.timestep
         self._engine = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
         self._engine.reset()
@@ -259,6 +264,9 @@ class RobotTask(Task):
             self._obs[ended] = self._observe()[ended]
             self._position[ended] = self._position_of()[ended]
         return Step(self._obs, final_obs, reward, costs, terminated, truncated)
+
+    def render(self, env: int = 0) -> np.ndarray:
+        return draw(self._model, self._qpos[env], self._robot.view, self._rules.backdrop)
 
     def save(self) -> State:
         # Derived quantities lag the state by one substep, so they are saved, not recomputed.
