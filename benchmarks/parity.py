@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -41,7 +42,7 @@ class Errors(NamedTuple):
     """Of T steps; the observation's has one row more, the reset's, at its end."""
 
     rows: dict[str, np.ndarray]  # [T] each
-    steady: np.ndarray  # [T] bool: no pair of geoms begins or ends to touch
+    steady: np.ndarray  # [T] bool: no contact begins or ends
     clear: np.ndarray  # [T] bool: no contact that MuJoCo computes otherwise today
 
 
@@ -173,14 +174,15 @@ def follow_contacts(
         mujoco.mj_forward(model, data)
         seen.add(_touching(data))
         steady[i] = len(seen) == 1
-        types = [set(model.geom_type[list(pair)].tolist()) for pair in frozenset().union(*seen)]
+        pairs = {pair for touching in seen for pair, _ in touching}
+        types = [set(model.geom_type[list(pair)].tolist()) for pair in pairs]
         clear[i] = not any(of == {box} or (wheel in of and plane not in of) for of in types)
     return steady, clear
 
 
-def _touching(data: mujoco.MjData) -> frozenset[tuple[int, ...]]:
-    """Pairs of geoms that touch."""
-    return frozenset(map(tuple, data.contact.geom[: data.ncon].tolist()))
+def _touching(data: mujoco.MjData) -> frozenset[tuple[tuple[int, ...], int]]:
+    """Pairs of geoms that touch, with the number of points."""
+    return frozenset(Counter(map(tuple, data.contact.geom[: data.ncon].tolist())).items())
 
 
 def compare(task_name: str, path: Path) -> dict[str, Any]:
