@@ -7,8 +7,8 @@
 A round measures, one after the other and under random actions,
 
 - `peer`: Safety-Gymnasium, one environment in one process, as it comes;
-- `physics`: the batch engine alone, stepping the same model with all cores, gremlins led along their
-  circles, no observation, reward or cost;
+- `physics`: the batch engine alone, stepping the same model with all cores, gremlins led along
+  their circles, no observation, reward or cost;
 - `task`: whole steps of one batch of environments, physics on all cores;
 - `crews`: whole steps of two halves side by side, as a training collects them.
 

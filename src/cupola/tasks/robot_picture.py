@@ -46,9 +46,9 @@ def draw(
     for i in sorted(bodies, key=lambda i: nearness[i]):
         capsule = model.geom_type[i] == mujoco.mjtGeom.mjGEOM_CAPSULE
         axis = data.geom_xmat[i].reshape(3, 3)[:, 2] * (model.geom_size[i, 1] if capsule else 0.0)
-        ends = [(data.geom_xpos[i] + side * axis)[[right, up]] for side in (-1, 1)]
+        begin, end = ((data.geom_xpos[i] + side * axis)[[right, up]] for side in (-1, 1))
         radius = float(model.geom_size[i, 0])
         red, green, blue = (float(part) for part in model.geom_rgba[i, :3])
-        canvas.capsule(*ends, radius + 0.003 * width, (red / 2, green / 2, blue / 2))
-        canvas.capsule(*ends, radius, (red, green, blue))
+        canvas.capsule(begin, end, radius + 0.003 * width, (red / 2, green / 2, blue / 2))
+        canvas.capsule(begin, end, radius, (red, green, blue))
     return canvas.image()
