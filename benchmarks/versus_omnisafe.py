@@ -1,7 +1,7 @@
 """Set cupola's CUP or CPO beside OmniSafe 0.5's: environment steps a second of whole trainings.
 
     python benchmarks/versus_omnisafe.py --omnisafe-python PYTHON3.10 [--algo cup | cpo] \
-        [--task HopperSpeed] [--repeats 3] [--out benchmarks/results/versus_omnisafe_ALGO.json]
+        [--task HopperSpeed | PointGoal1 | ...] [--repeats 3] [--out FILE.json]
 
 Both sides take 5000 steps an iteration. CUP makes 10 + 10 epochs of minibatches of 64 on them, with
 no early stop; CPO 10 iterations of conjugate gradients and 80 value iterations on all of them.
@@ -45,6 +45,10 @@ HERE = Path(__file__).resolve().parent
 CUPOLA = "cupola"
 ENVS = (1, 5)
 THREADS = (1, 2)
+SAFETY_GYM = [
+    f"{agent}{errand}{level}"
+    for agent, errand, level in product(("Point", "Car"), ("Goal", "Button"), range(3))
+]
 MEASURED = ("steps_per_second", "rollout_seconds", "update_seconds")
 
 Measurement = dict[str, Any]
@@ -60,24 +64,29 @@ def parse_arguments() -> argparse.Namespace:
         "--omnisafe-python", required=True, help="the interpreter of OmniSafe's environment"
     )
     parser.add_argument("--algo", choices=("cup", "cpo"), default="cup")
-    parser.add_argument("--task", default="HopperSpeed", help="a speed task of cupola")
+    parser.add_argument("--task", default="HopperSpeed", help="a speed or Safety Gym task")
     parser.add_argument("--repeats", type=int, default=3, help="rounds")
     parser.add_argument("--iterations", type=int, default=3, help="OmniSafe's, timed, in a round")
-    parser.add_argument("--out", type=Path, help="results/versus_omnisafe_ALGO.json by default")
+    parser.add_argument(
+        "--out", type=Path, help="results/versus_omnisafe_ALGO[_TASK].json by default"
+    )
     arguments = parser.parse_args()
-    name = f"versus_omnisafe_{arguments.algo}.json"
+    task = "" if arguments.task == "HopperSpeed" else f"_{arguments.task}"
+    name = f"versus_omnisafe_{arguments.algo}{task}.json"
     arguments.out = arguments.out or HERE / "results" / name
     if arguments.repeats < 1:
         parser.error("--repeats must be at least 1")
     if arguments.iterations < 1:
         parser.error("--iterations must be at least 1")
-    if not arguments.task.endswith("Speed"):
-        parser.error("--task must be a speed task, such as HopperSpeed")
+    if not arguments.task.endswith("Speed") and arguments.task not in SAFETY_GYM:
+        parser.error("--task must be a speed or Safety Gym task, such as HopperSpeed, PointGoal1")
     return arguments
 
 
 def peer_task(task: str) -> str:
-    """The Safety-Gymnasium task with the robot of cupola's speed task."""
+    """The Safety-Gymnasium task that is the same, or has the robot of cupola's speed task."""
+    if task in SAFETY_GYM:
+        return f"Safety{task}-v0"
     return f"Safety{task.removesuffix('Speed')}Velocity-v1"
 
 

@@ -1,7 +1,7 @@
 """The tasks: one file (or folder) a family, and the folder is the registry.
 
 A file of this folder is a family when it has `TASKS`, the specs by name, and
-`make(name, num_envs, costs, threads) -> Task`.
+`make(name, num_envs, costs, threads) -> Task`. It may have `ALIASES`, other names of its tasks.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from types import ModuleType
 from cupola.errors import CupolaError, unknown
 from cupola.tasks.base import Task, TaskSpec
 
-_NOT_FAMILIES = {"base"}
+_NOT_FAMILIES = {"base", "canvas", "robot_picture"}
 
 
 def _families() -> list[ModuleType]:
@@ -30,16 +30,24 @@ def specs() -> dict[str, TaskSpec]:
     return {name: spec for family in _families() for name, spec in family.TASKS.items()}
 
 
+def aliases() -> dict[str, str]:
+    """Other names of tasks, and the tasks' own."""
+    return {k: v for family in _families() for k, v in getattr(family, "ALIASES", {}).items()}
+
+
 def spec_of(name: str) -> TaskSpec:
-    known = specs()
-    if name not in known:
-        raise unknown("task", name, known)
-    return known[name]
+    """The spec of a task, by its own name or an alias."""
+    known, others = specs(), aliases()
+    own = others.get(name, name)
+    if own not in known:
+        raise unknown("task", name, {**known, **others})
+    return known[own]
 
 
 def make_task(name: str, num_envs: int, costs: tuple[str, ...], threads: int = 1) -> Task:
     """``num_envs`` environments of a task that measure the named costs."""
-    available = [cost.name for cost in spec_of(name).costs]
+    spec = spec_of(name)
+    name, available = spec.name, [cost.name for cost in spec.costs]
     for cost in costs:
         if cost not in available:
             raise unknown(f"cost of {name}", cost, available)

@@ -164,10 +164,11 @@ class Clock:
         self.episodes[ids] += 1
         self.elapsed[ids] = 0
 
-    def stream(self, env: int) -> np.random.Generator:
-        """The random numbers of the current episode of one environment."""
+    def stream(self, env: int, part: int = 0) -> np.random.Generator:
+        """The random numbers of one part of the current episode of one environment."""
         key = [int(self.seeds[env]) & (2**64 - 1), int(self.episodes[env])]
-        return np.random.Generator(np.random.Philox(key=np.array(key, np.uint64)))
+        counter = np.array([0, 0, 0, part], np.uint64)
+        return np.random.Generator(np.random.Philox(key=np.array(key, np.uint64), counter=counter))
 
     def save(self) -> State:
         return {

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 
-from cupola.drawing import Painter
 from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.tasks.robot_picture import Backdrop, View, draw
 from cupola.types import Cost, Step
 
 if TYPE_CHECKING:
@@ -87,6 +86,27 @@ class Robot:
     speed_limit: float
     """On the discounted return of the speed: half of an unconstrained PPO's."""
     velocity_threshold: float
+    view: View = "side"
+    """From where pictures show it."""
+
+
+class Motion(NamedTuple):
+    """What a step did to N robots."""
+
+    position: np.ndarray  # [N, 1 or 2], after the step
+    velocity: np.ndarray  # [N, 1 or 2], the position's difference over the step
+    effort: np.ndarray  # [N], |action|^2
+
+
+class Rules(NamedTuple):
+    """What a family of tasks makes of the robots' motion."""
+
+    reward: Callable[[Motion], np.ndarray]  # [N]
+    costs: dict[str, Callable[[Motion], np.ndarray]]  # [N] each
+    scatter: Callable[[np.random.Generator, np.ndarray], None] | None = None
+    """Moves one robot's initial qpos [nq] in place."""
+    backdrop: Backdrop | None = None
+    """Draws what lies around the robot."""
 
 
 # Of the 376: qpos 22, qvel 23, then 14 bodies' cinert (10 each) and cvel (6 each), the world being
@@ -103,7 +123,7 @@ ROBOTS = {
     "Ant": Robot(
         model="ant.xml", frame_skip=5, obs_size=27, act_size=8, skip_qpos=2, position="torso",
         alive_bonus=1.0, effort_weight=0.5, healthy=_ant_healthy, reset_noise=0.1,
-        normal_velocities=True, speed_limit=103.115, velocity_threshold=2.6222,
+        normal_velocities=True, speed_limit=103.115, velocity_threshold=2.6222, view="top",
     ),
     "HalfCheetah": Robot(
         model="half_cheetah.xml", frame_skip=5, obs_size=17, act_size=6, skip_qpos=1,
@@ -124,7 +144,7 @@ ROBOTS = {
     "Swimmer": Robot(
         model="swimmer.xml", frame_skip=4, obs_size=8, act_size=2, skip_qpos=2,
         position="qpos_xy", effort_weight=1e-4, reset_noise=0.1, speed_limit=24.516,
-        velocity_threshold=0.2282,
+        velocity_threshold=0.2282, view="top",
     ),
     "Walker2d": Robot(
         model="walker2d.xml", frame_skip=4, obs_size=17, act_size=6, skip_qpos=1,
@@ -138,14 +158,20 @@ class RobotTask(Task):
     """N copies of one robot."""
 
     def __init__(
-        self, spec: TaskSpec, robot: Robot, num_envs: int, costs: tuple[str, ...], threads: int
+        self,
+        spec: TaskSpec,
+        robot: Robot,
+        rules: Rules,
+        num_envs: int,
+        costs: tuple[str, ...],
+        threads: int,
     ) -> None:
         import mjbatch  # the engines are slow to import, and tasks are listed without them
         import mujoco
 
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
-        self._robot = robot
-        model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
+        self._robot, self._rules = robot, rules
+        self._model = model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
         self._dt = robot.frame_skip * model.opt.timestep
         self._engine = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
         self._engine.reset()
@@ -158,12 +184,10 @@ class RobotTask(Task):
         self._dynamics = [self._engine.bind(field) for field in dynamics]
         # Only positions of bodies and dynamics are derived; the rest observes qpos and qvel.
         self._needs_forward = bool(dynamics) or robot.position in ("torso", "mass_centre")
-        self._measures = [partial(_measure, name, robot) for name in costs]
+        self._measures = [rules.costs[name] for name in costs]
         self._clock = Clock(num_envs, spec.time_limit)
         self._obs = np.zeros((num_envs, robot.obs_size))
         self._position = np.zeros((num_envs, 2))
-        self._model = model
-        self._painter: Painter | None = None
 
     def _bind_position(self, model: mujoco.MjModel) -> Callable[[], np.ndarray]:
         """Position [N, 2] (or [N, 1]) whose difference is the velocity."""
@@ -197,6 +221,8 @@ class RobotTask(Task):
                 if self._robot.normal_velocities
                 else rng.uniform(-scale, scale, self._qvel.shape[1])
             )
+            if self._rules.scatter:
+                self._rules.scatter(rng, self._qpos[i])
         if self._needs_forward:
             self._engine.forward(ids=ids)
 
@@ -224,12 +250,11 @@ class RobotTask(Task):
         position = self._position_of()
         velocity = (position - self._position) / self._dt
         effort = np.einsum("na,na->n", actions, actions, dtype=np.float64)
-        reward = (
-            robot.forward_weight * velocity[:, 0] + robot.alive_bonus - robot.effort_weight * effort
-        )
+        motion = Motion(position, velocity, effort)
+        reward = self._rules.reward(motion)
         costs = np.empty((self.num_envs, len(self._measures)))
         for k, measure in enumerate(self._measures):
-            costs[:, k] = measure(velocity, effort)
+            costs[:, k] = measure(motion)
         if robot.healthy is None:
             terminated = np.zeros(self.num_envs, bool)
         else:
@@ -246,6 +271,9 @@ class RobotTask(Task):
             self._position[ended] = self._position_of()[ended]
         return Step(self._obs, final_obs, reward, costs, terminated, truncated)
 
+    def render(self, index: int = 0) -> np.ndarray:
+        return draw(self._model, self._qpos[index], self._robot.view, self._rules.backdrop)
+
     def save(self) -> State:
         # Derived quantities lag the state by one substep, so they are saved, not recomputed.
         return {
@@ -261,31 +289,25 @@ class RobotTask(Task):
         self._clock.restore(state)
         return self._obs
 
-    def render(self, index: int = 0) -> np.ndarray:
-        import mujoco
 
-        if self._painter is None:
-            self._painter = Painter(self._model, camera="track")
-        data = mujoco.MjData(self._model)
-        data.qpos[:], data.qvel[:] = self._qpos[index], self._qvel[index]
-        mujoco.mj_forward(self._model, data)
-        return self._painter.draw(data)
+def _rules(robot: Robot) -> Rules:
+    def reward(motion: Motion) -> np.ndarray:
+        forward = robot.forward_weight * motion.velocity[:, 0]
+        return forward + robot.alive_bonus - robot.effort_weight * motion.effort
 
-    def close(self) -> None:
-        if self._painter is not None:
-            self._painter.close()
-            self._painter = None
+    def too_fast(motion: Motion) -> np.ndarray:
+        planar = robot.position in ("torso", "mass_centre")
+        fast = speed(motion.velocity) if planar else motion.velocity[:, 0]
+        return (fast > robot.velocity_threshold).astype(np.float64)
 
-
-def _measure(name: str, robot: Robot, velocity: np.ndarray, effort: np.ndarray) -> np.ndarray:
-    """One cost, [N], of the velocity [N, 1 or 2] and the effort [N]."""
-    if name == "effort":
-        return effort
-    if name == "speed":
-        return speed(velocity)
-    planar = robot.position in ("torso", "mass_centre")
-    fast = speed(velocity) if planar else velocity[:, 0]
-    return (fast > robot.velocity_threshold).astype(np.float64)
+    return Rules(
+        reward,
+        {
+            "speed": lambda motion: speed(motion.velocity),
+            "velocity": too_fast,
+            "effort": lambda motion: motion.effort,
+        },
+    )
 
 
 def speed(velocity: np.ndarray) -> np.ndarray:
@@ -319,4 +341,4 @@ TASKS = {name: spec for name, (spec, _) in _TASKS.items()}
 
 def make(name: str, num_envs: int, costs: tuple[str, ...], threads: int) -> RobotTask:
     spec, robot = _TASKS[name]
-    return RobotTask(spec, robot, num_envs, costs, threads)
+    return RobotTask(spec, robot, _rules(robot), num_envs, costs, threads)

@@ -1,0 +1,348 @@
+"""N Safety Gym environments of one scene, stepped together on the native batch engine."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.tasks.safety_gym import world
+from cupola.tasks.safety_gym.layout import GOAL_TRIES, draw_free, sample_layout
+from cupola.tasks.safety_gym.lidar import BINS, ego, lidar
+from cupola.tasks.safety_gym.picture import draw
+from cupola.tasks.safety_gym.scenes import (
+    AGENT_KEEPOUT,
+    BUTTON_DELAY,
+    GREMLIN_SIZE,
+    GREMLIN_TRAVEL,
+    HAZARD_SIZE,
+    VASE_SINK,
+    VASE_SIZE,
+    Scene,
+)
+from cupola.types import Step
+
+SENSORS = 12  # accelerometer, velocimeter, gyro, magnetometer: 3 numbers each
+VASE_AT_REST = 1e-4
+"""Speed in m/s below which a vase counts as standing still."""
+
+
+class Situation(NamedTuple):
+    """n environments at one moment: all that physics, rewards, costs and observations need."""
+
+    qpos: np.ndarray  # [n, nq]
+    qvel: np.ndarray  # [n, nv]
+    action: np.ndarray  # [n, 2] the last one
+    time: np.ndarray  # [n] simulated seconds of the episode
+    objects: np.ndarray  # [n, M, 2] places, kinds in the scene's order; a gremlin's circle's centre
+    turns: np.ndarray  # [n, G, 4] orientations that the gremlins are held in
+    button: np.ndarray  # [n] index of the goal button, 0 without buttons
+    timer: np.ndarray  # [n] steps left in which buttons are hidden, 0 without buttons
+    distance: np.ndarray  # [n] from the goal, when the last step ended
+
+
+class SafetyGymTask(Task):
+    """The robot runs errands: to a goal that moves when reached, or to one button after another."""
+
+    def __init__(
+        self, spec: TaskSpec, scene: Scene, num_envs: int, costs: tuple[str, ...], threads: int
+    ) -> None:
+        import mjbatch  # slow to import, and tasks are listed without it
+
+        self.spec, self.scene, self.num_envs, self.costs = spec, scene, num_envs, costs
+        model = world.build(scene)
+        self._engine = engine = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
+        engine.reset()
+        self._state = engine.bind("state")
+        self._qpos, self._qvel = engine.bind("qpos"), engine.bind("qvel")
+        self._initial, self._initial_qpos = self._state[0].copy(), self._qpos[0].copy()
+        self._ctrl, self._time = engine.bind("ctrl"), engine.bind("time")
+        self._mocap_pos, self._mocap_quat = engine.bind("mocap_pos"), engine.bind("mocap_quat")
+        agent = model.body("agent").id
+        self._sensors = engine.bind("sensordata")
+        self._position = engine.bind("xpos")[:, agent]
+        self._frame = engine.bind("xmat").reshape(num_envs, -1, 9)[:, agent]
+        self._timestep = float(model.opt.timestep)
+        # Vases and gremlins: a free joint each, behind the robot's own joints.
+        loose = scene.vases + scene.gremlins
+        self._loose_pos = self._qpos[:, model.nq - 7 * loose :].reshape(num_envs, loose, 7)
+        self._loose_vel = self._qvel[:, model.nv - 6 * loose :].reshape(num_envs, loose, 6)
+        touches = self._sensors[:, self._sensors.shape[1] - loose - scene.buttons :]
+        self._loose_touches, self._button_touches = touches[:, :loose], touches[:, loose:]
+
+        self._at = scene.slices
+        self._goal = self._at["goal"].start
+        self._moving = self._at.get("vases", self._at.get("gremlins"))
+        self._kinds = list(self._at.values())
+        self._objects = np.zeros((2, self._kinds[-1].stop, num_envs))  # x and y
+        self._centres = np.zeros((num_envs, scene.gremlins, 2))
+        self._distance = np.zeros(num_envs)
+        self._button = np.zeros(num_envs, np.int64)
+        self._timer = np.zeros(num_envs, np.int64)
+        self._goals = np.zeros(num_envs, np.int64)
+        self._rows = np.arange(num_envs)
+        self._clock = Clock(num_envs, spec.time_limit)
+        self._obs = np.zeros((num_envs, spec.obs_size))
+
+    # ---- episodes
+
+    def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
+        self._clock.start(seed, stagger)
+        self._begin(self._rows)
+        self._obs = self.observe(self.relative())
+        return self._obs
+
+    def _begin(self, ids: np.ndarray) -> None:
+        """Put environments ``ids`` at the beginning of their current episode."""
+        starts = [self._lay_out(self._clock.stream(env)) for env in ids.tolist()]
+        self._goals[ids] = 0
+        self.place(ids, Situation(*(np.stack(column) for column in zip(*starts, strict=True))))
+
+    def _lay_out(self, rng: np.random.Generator) -> Situation:
+        """The beginning of one episode, without the leading axis."""
+        scene, at = self.scene, self._at
+        places = sample_layout(rng, scene.extent, [AGENT_KEEPOUT, *scene.keepouts])
+        agent, objects = places[0], places[1:]
+        button = 0
+        if scene.errand == "Button":
+            button = int(rng.integers(scene.buttons))
+            objects[self._goal] = objects[at["buttons"]][button]
+        else:
+            objects[self._goal] = self._draw_goal(rng, objects, agent) or objects[self._goal]
+        heading = rng.uniform(0, 2 * np.pi)
+        qpos = self._initial_qpos.copy()
+        qpos[:2] = agent
+        if scene.agent == "Point":
+            qpos[2] = heading
+        else:
+            qpos[3:7] = _about_z(heading)
+        loose = scene.vases + scene.gremlins
+        turns = _about_z(rng.uniform(0, 2 * np.pi, loose))
+        if loose:
+            boxes = qpos[-7 * loose :].reshape(loose, 7)
+            boxes[:, :2], boxes[:, 3:] = objects[self._moving], turns
+            boxes[:, 2] = VASE_SIZE - VASE_SINK if scene.vases else GREMLIN_SIZE
+        return Situation(
+            qpos=qpos,
+            qvel=np.zeros(self._qvel.shape[1]),
+            action=np.zeros(2),
+            time=np.zeros(()),
+            objects=objects,
+            turns=turns[: scene.gremlins],
+            button=np.array(button),
+            timer=np.array(0),
+            distance=_length(objects[self._goal] - agent),
+        )
+
+    def place(self, ids: np.ndarray, situation: Situation) -> None:
+        """Put environments ``ids`` [n] into a situation, with all derived quantities."""
+        scene = self.scene
+        self._state[ids] = self._initial
+        self._qpos[ids], self._qvel[ids] = situation.qpos, situation.qvel
+        self._ctrl[ids], self._time[ids] = situation.action, situation.time
+        self._objects[..., ids] = situation.objects.T
+        self._button[ids], self._timer[ids] = situation.button, situation.timer
+        self._distance[ids] = situation.distance
+        if scene.gremlins:
+            self._centres[ids] = situation.objects[:, self._moving]
+            # A target is where the last physics step found it; before the first, at the centre.
+            path = circle(situation.time - self._timestep)
+            led = situation.time > 0
+            targets = self._mocap_pos[ids, : scene.gremlins]
+            targets[..., :2] = self._centres[ids] + np.where(led[:, None], path, 0.0)[:, None]
+            targets[..., 2] = np.where(led, 2 * GREMLIN_SIZE, GREMLIN_SIZE)[:, None]
+            self._mocap_pos[ids, : scene.gremlins] = targets
+            self._mocap_quat[ids, : scene.gremlins] = situation.turns
+        if scene.buttons:
+            self._mocap_pos[ids, scene.gremlins :, :2] = situation.objects[:, self._at["buttons"]]
+        self._engine.forward(ids=ids)
+        self._follow()
+
+    def _next_goal(self, env: int) -> bool:
+        """Give one environment a new goal; False where there is no room for one."""
+        self._goals[env] += 1
+        rng = self._clock.stream(env, int(self._goals[env]))
+        if self.scene.errand == "Button":
+            self._button[env] = button = rng.integers(self.scene.buttons)
+            self._timer[env] = BUTTON_DELAY
+            self._objects[:, self._goal, env] = self._objects[:, self._at["buttons"], env][
+                :, button
+            ]
+            return True
+        goal = self._draw_goal(rng, self._objects[..., env].T, self._position[env, :2])
+        if goal is None:
+            return False
+        self._objects[:, self._goal, env] = goal
+        return True
+
+    def _draw_goal(
+        self, rng: np.random.Generator, objects: np.ndarray, agent: np.ndarray
+    ) -> tuple[float, float] | None:
+        """A place for the goal among ``objects`` [M, 2] and the agent [2], or None."""
+        keepouts = self.scene.keepouts
+        placed = [(x, y, k) for (x, y), k in zip(objects.tolist(), keepouts, strict=True)]
+        placed[self._goal] = (float(agent[0]), float(agent[1]), AGENT_KEEPOUT)
+        return draw_free(rng, self.scene.extent, keepouts[self._goal], placed, GOAL_TRIES)
+
+    # ---- steps
+
+    def physics(self, actions: np.ndarray) -> None:
+        self._ctrl[:] = actions
+        count = self.scene.gremlins
+        if not count:
+            self._engine.step(nstep=world.SUBSTEPS)
+            return
+        targets = self._mocap_pos[:, :count]
+        targets[..., 2] = 2 * GREMLIN_SIZE
+        phases = self._time + self._timestep * np.arange(world.SUBSTEPS)[:, None]
+        for path in self._centres + circle(phases)[:, :, None]:
+            targets[..., :2] = path
+            self._engine.step()
+
+    def advance(self, actions: np.ndarray) -> None:
+        """One action's worth of physics, after which everything derived is up to date."""
+        self.physics(actions)
+        self._engine.forward()
+        self._follow()
+
+    def _follow(self) -> None:
+        """Read where the vases and gremlins are."""
+        if self._moving:
+            self._objects[:, self._moving] = self._loose_pos[..., :2].T
+
+    def relative(self) -> np.ndarray:
+        """Objects' places relative to the robot's, in the world's axes, [2, M, N]."""
+        return self._objects - self._position.T[:2, None]
+
+    def judge(self, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+        """Reward [N], whether the goal is met [N] bool, and what is charged for, [N] bool each.
+
+        ``relative`` [2, M, N] are the objects' places relative to the robot's.
+        """
+        scene = self.scene
+        distances = np.sqrt(relative[0] ** 2 + relative[1] ** 2)
+        near = distances[self._goal]
+        pressed = self._button_touches > 0
+        met = (
+            near <= scene.goal_size if scene.errand == "Goal" else pressed[self._rows, self._button]
+        )
+        reward = self._distance - near
+        reward += met
+        np.minimum(np.maximum(reward, -10.0, out=reward), 10.0, out=reward)
+        self._distance = near
+        charges = {}
+        if scene.hazards:
+            charges["hazards"] = (distances[self._at["hazards"]] < HAZARD_SIZE).any(axis=0)
+        if scene.gremlins:
+            charges["gremlins"] = (self._loose_touches > 0).any(axis=1)
+            charges["buttons"] = (pressed.sum(axis=1) > met) & (self._timer == 0)
+        if scene.fragile:
+            charges["vases_contact"] = (self._loose_touches > 0).any(axis=1)
+            moving = _length(self._loose_vel[..., :3]) >= VASE_AT_REST
+            charges["vases_velocity"] = moving.any(axis=1)
+        return reward, met, charges
+
+    def step(self, actions: np.ndarray) -> Step:
+        self.advance(actions)
+        relative = self.relative()
+        reward, met, charges = self.judge(relative)
+        costs = self._add_up(charges)
+        if self.scene.buttons:
+            np.maximum(self._timer - 1, 0, out=self._timer)
+        terminated = np.zeros(self.num_envs, bool)
+        for env in met.nonzero()[0].tolist():
+            terminated[env] = not self._next_goal(env)
+            gap = self._objects[:, self._goal, env] - self._position[env, :2]
+            relative[:, self._goal, env], self._distance[env] = gap, _length(gap)
+        truncated = self._clock.tick(terminated)
+        final_obs = self.observe(relative)
+        self._obs = final_obs
+        (ended,) = (terminated | truncated).nonzero()
+        if len(ended):
+            self._clock.begin(ended)
+            self._begin(ended)
+            self._obs = final_obs.copy()
+            self._obs[ended] = self.observe(self.relative())[ended]
+        return Step(self._obs, final_obs, reward, costs, terminated, truncated)
+
+    def _add_up(self, charges: dict[str, np.ndarray]) -> np.ndarray:
+        """Costs [N, K] of what is charged for; `cost` is 1 where anything is."""
+        costs = np.zeros((self.num_envs, len(self.costs)))
+        for k, cost in enumerate(self.costs):
+            for name, charge in charges.items():
+                if cost == "cost" or name.startswith(cost):
+                    np.maximum(costs[:, k], charge, out=costs[:, k])
+        return costs
+
+    def observe(self, relative: np.ndarray) -> np.ndarray:
+        """Observations [N, O], given the objects' places relative to the robot's, [2, M, N]."""
+        obs = np.empty((self.num_envs, self.spec.obs_size))
+        at = self.spec.obs_size - BINS * len(self._kinds)
+        obs[:, :at] = self._sensors[:, :at]
+        places = ego(relative, self._position[:, 2], self._frame)
+        obs[:, at:] = lidar(places, self._kinds)
+        if self.scene.buttons:
+            obs[self._timer > 0, at : at + BINS] = 0.0
+        return obs
+
+    def render(self, index: int = 0) -> np.ndarray:
+        qpos, scene = self._qpos[index], self.scene
+        heading = float(qpos[2]) if scene.agent == "Point" else _heading(qpos[3:7])
+        return draw(
+            scene,
+            agent=qpos[:2],
+            heading=heading,
+            objects=self._objects[..., index].T,
+            angles=np.array([_heading(turn) for turn in self._loose_pos[index, :, 3:]]),
+            centres=self._centres[index],
+            readings=self._obs[index, -BINS * len(self._kinds) :].reshape(-1, BINS),
+        )
+
+    # ---- saving
+
+    def save(self) -> State:
+        return {
+            "physics": self._state.copy(),
+            "objects": self._objects.copy(),
+            "centres": self._centres.copy(),
+            "distance": self._distance.copy(),
+            "button": self._button.copy(),
+            "timer": self._timer.copy(),
+            "goals": self._goals.copy(),
+            "obs": self._obs.copy(),
+            **self._clock.save(),
+        }
+
+    def restore(self, state: State) -> np.ndarray:
+        self._state[:] = state["physics"]
+        self._objects[:], self._centres[:] = state["objects"], state["centres"]
+        self._distance = state["distance"].copy()
+        self._button[:], self._timer[:] = state["button"], state["timer"]
+        self._goals[:], self._obs = state["goals"], state["obs"].copy()
+        self._clock.restore(state)
+        return self._obs
+
+
+def _about_z(angle: np.ndarray | float) -> np.ndarray:
+    """Quaternions [..., 4] of turns about the vertical."""
+    half = np.asarray(angle) / 2
+    zero = np.zeros_like(half)
+    return np.stack([np.cos(half), zero, zero, np.sin(half)], axis=-1)
+
+
+def _heading(quaternion: np.ndarray) -> float:
+    """The angle about the vertical of an orientation [4]."""
+    w, x, y, z = quaternion.tolist()
+    return math.atan2(2 * (w * z + x * y), 1 - 2 * (y * y + z * z))
+
+
+def _length(vectors: np.ndarray) -> np.ndarray:
+    """Lengths [...] of vectors [..., 2] or [..., 3]."""
+    return np.sqrt(np.einsum("...i,...i->...", vectors, vectors))
+
+
+def circle(phase: np.ndarray | float) -> np.ndarray:
+    """Where on its circle a gremlin's target is, [..., 2], at simulated seconds [...]."""
+    return GREMLIN_TRAVEL * np.stack([np.sin(phase), np.cos(phase)], axis=-1)
