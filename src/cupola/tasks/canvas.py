@@ -29,7 +29,7 @@ class Canvas:
         def outside(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             return np.hypot(x - centre[0], y - centre[1]) - radius
 
-        self._fill(outside, centre, radius, colour, opacity)
+        self._fill(outside, centre - radius, centre + radius, colour, opacity)
 
     def ring(
         self, centre: np.ndarray, radius: float, width: float, colour: Colour, opacity: float = 1.0
@@ -37,7 +37,8 @@ class Canvas:
         def outside(x: np.ndarray, y: np.ndarray) -> np.ndarray:
             return np.abs(np.hypot(x - centre[0], y - centre[1]) - radius) - width / 2
 
-        self._fill(outside, centre, radius + width, colour, opacity)
+        reach = radius + width
+        self._fill(outside, centre - reach, centre + reach, colour, opacity)
 
     def box(
         self,
@@ -55,7 +56,8 @@ class Canvas:
             along, across = np.abs(cos * dx + sin * dy), np.abs(cos * dy - sin * dx)
             return np.maximum(along - half[0], across - half[1])
 
-        self._fill(outside, centre, float(np.hypot(*half)), colour, opacity)
+        reach = np.abs([[cos, sin], [sin, cos]]) @ half
+        self._fill(outside, centre - reach, centre + reach, colour, opacity)
 
     def capsule(
         self,
@@ -74,8 +76,8 @@ class Canvas:
             share = np.clip((dx * along[0] + dy * along[1]) / length, 0.0, 1.0)
             return np.hypot(dx - share * along[0], dy - share * along[1]) - radius
 
-        reach = float(np.hypot(*along)) / 2 + radius
-        self._fill(outside, (begin + end) / 2, reach, colour, opacity)
+        low, high = np.minimum(begin, end) - radius, np.maximum(begin, end) + radius
+        self._fill(outside, low, high, colour, opacity)
 
     def wedge(
         self,
@@ -85,7 +87,7 @@ class Canvas:
         colour: Colour,
         opacity: float = 1.0,
     ) -> None:
-        """A piece of a ring between two radii and two angles less than half a turn apart."""
+        """A piece of a ring between two radii and two angles up to a quarter turn apart."""
         middle, half = (angles[0] + angles[1]) / 2, (angles[1] - angles[0]) / 2
 
         def outside(x: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -95,22 +97,26 @@ class Canvas:
             sideways = distance * np.sin(np.clip(np.abs(off) - half, -np.pi / 2, np.pi / 2))
             return np.maximum(np.maximum(radii[0] - distance, distance - radii[1]), sideways)
 
-        self._fill(outside, centre, radii[1], colour, opacity)
+        rays = np.array([[np.cos(a), np.sin(a)] for a in (angles[0], middle, angles[1])])
+        corners = centre + np.concatenate([radii[0] * rays, radii[1] / np.cos(half) * rays])
+        self._fill(outside, corners.min(axis=0), corners.max(axis=0), colour, opacity)
 
     def _fill(
         self,
         outside: Callable[[np.ndarray, np.ndarray], np.ndarray],
-        centre: np.ndarray,
-        reach: float,
+        low: np.ndarray,
+        high: np.ndarray,
         colour: Colour,
         opacity: float,
     ) -> None:
-        """Blend a shape in that lies within ``reach`` of ``centre``."""
-        column, row = (centre[0] - self._left) * self._scale, (self._top - centre[1]) * self._scale
-        margin = reach * self._scale + 1
+        """Blend a shape in that lies between the corners ``low`` [2] and ``high`` [2]."""
+        ends = (
+            ((low[0] - self._left) * self._scale, (high[0] - self._left) * self._scale),
+            ((self._top - high[1]) * self._scale, (self._top - low[1]) * self._scale),
+        )
         columns, rows = (
-            slice(max(0, int(at - margin)), max(0, min(self._pixels, int(at + margin) + 2)))
-            for at in (column, row)
+            slice(max(0, int(begin) - 1), max(0, min(self._pixels, int(end) + 2)))
+            for begin, end in ends
         )
         x = self._left + (np.arange(columns.start, columns.stop) + 0.5) / self._scale
         y = self._top - (np.arange(rows.start, rows.stop) + 0.5) / self._scale
