@@ -1,0 +1,123 @@
+"""Cells on a Ray cluster: one Ray task each. The only module that knows of Ray.
+
+A task starts the same worker process as the local engine and waits for it. The sweep's directory
+must be on storage that all machines share, under one path. Whatever a lost machine had done since
+its cells' last checkpoints is repeated elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from pathlib import Path
+from typing import Any
+
+from cupola.errors import CupolaError
+from cupola.experiments import worker
+from cupola.experiments.grid import Cell
+from cupola.experiments.sweep import RETRIES, Ending, SweepDirectory
+
+
+def run_cell(folder: str, name: str) -> int:
+    """Runs within a Ray task: the worker's exit code."""
+    sweep = Path(folder)
+    if not (sweep / "sweep.json").is_file():
+        raise CupolaError(
+            f"{sweep} cannot be seen on {platform.node()}: put --out on storage that all machines"
+            " share."
+        )
+    process = worker.start(sweep, name, sweep / "logs" / f"{name}.log")
+    try:
+        return process.wait()
+    finally:
+        # Cancelled: the worker saves its run and ends.
+        if process.poll() is None:
+            process.terminate()
+            process.wait()
+
+
+class RayPool:
+    """Workers on the cluster at ``address``; without one, on a cluster of this machine alone."""
+
+    def __init__(self, sweep: SweepDirectory, jobs: int = 0, address: str | None = None) -> None:
+        if jobs < 0:
+            raise CupolaError(f"jobs must be at least 1, not {jobs}.")
+        try:
+            import ray
+        except ImportError:
+            raise CupolaError(
+                "the Ray engine needs Ray: pip install 'cupola[ray]', or use --engine local."
+            ) from None
+        self._ray: Any = ray
+        self._sweep, self._jobs = sweep, jobs
+        self._running: dict[str, Any] = {}
+        own_cores = {} if address else {"num_cpus": jobs or None}
+        try:
+            ray.init(
+                address=address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                include_dashboard=False if not address else None,
+                **own_cores,
+            )
+        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+            reason = " ".join(str(error).split())
+            raise CupolaError(f"no Ray cluster answers at {address!r} ({reason}).") from None
+        resources = dict(sweep.experiment.resources)
+        memory = resources.pop("memory_gb", 0.0)
+        # Ray repeats a task whose machine or process was lost; the worker then resumes.
+        self._task = ray.remote(run_cell).options(
+            max_retries=RETRIES, memory=memory * 1e9 or None, resources=resources or None
+        )
+
+    def has_room(self, cell: Cell) -> bool:
+        if self._jobs:
+            return len(self._running) < self._jobs
+        # Machines may join at any time.
+        cpus = self._ray.cluster_resources().get("CPU", 1.0)
+        return len(self._running) < max(1, cpus // self._wanted(cell))
+
+    def start(self, cell: Cell) -> None:
+        task = self._task.options(num_cpus=self._wanted(cell), name=cell.name)
+        self._running[cell.name] = task.remote(str(self._sweep.path.absolute()), cell.name)
+
+    def endings(self) -> list[Ending]:
+        if not self._running:
+            return []
+        names = {task: name for name, task in self._running.items()}
+        done, _ = self._ray.wait(list(names), num_returns=len(names), timeout=0)
+        found = []
+        for task in done:
+            name = names[task]
+            del self._running[name]
+            found.append(self._ending(name, task))
+        return found
+
+    def running(self) -> set[str]:
+        return set(self._running)
+
+    def stop(self) -> None:
+        for task in self._running.values():
+            self._ray.cancel(task)
+
+    def close(self) -> None:
+        for task in self._running.values():
+            self._ray.cancel(task, force=True)
+        self._running = {}
+        self._ray.shutdown()
+
+    def _ending(self, name: str, task: Any) -> Ending:
+        try:
+            return Ending(name, self._ray.get(task))
+        except self._ray.exceptions.TaskCancelledError:
+            return Ending(name, 130)
+        except self._ray.exceptions.RayTaskError as error:
+            cause = error.cause
+            text = str(cause) if isinstance(cause, CupolaError) else f"{cause!r}"
+            return Ending(name, None, text)
+        except self._ray.exceptions.RayError as error:
+            lines = str(error).strip().splitlines() or [type(error).__name__]
+            return Ending(name, None, f"Ray gave up: {lines[0]}")
+
+    def _wanted(self, cell: Cell) -> int:
+        return cell.fields["threads"] or 1
