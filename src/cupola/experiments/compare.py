@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from cupola.experiments.results import RunResult, load_runs
 from cupola.runs.directory import RunDirectory
 
 BARS, PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-WIDTH = 16
+WIDTH = 20
 
 
 def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
@@ -27,34 +28,45 @@ def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
     for run in runs:
         if not run.curves:
             raise CupolaError(f"{run.name} has no iteration yet: continue it with 'cupola resume'.")
+    names = short_names(paths)
     table = Table(title="last tenth of each run; curves of one task share a scale")
-    for column in ("run", "task", "iterations", "return", "", "cost (limit)", "", "steps/s"):
-        table.add_column(column, justify="right" if column in ("iterations", "steps/s") else "left")
+    table.add_column("run", overflow="fold")
+    for column in ("iterations", "return", "cost (limit)", "steps/s"):
+        table.add_column(column, overflow="fold")
     bars = BARS if utf8 else PLAIN_BARS
-    for run in runs:
+    for name, run in zip(names, runs, strict=True):
         kin = [other for other in runs if other.task == run.task]
-        costs, shapes = [], []
-        for name, limit in run.limits.items():
-            final = run.final(f"cost/{name}")
+        costs = []
+        for cost, limit in run.limits.items():
+            final = run.final(f"cost/{cost}")
             sign = "<=" if final <= limit else ">" if final > limit else "?"
-            shown = "-" if math.isnan(final) else number(final)
-            costs.append(f"{name} {shown} {sign} {number(limit)}")
-            shapes.append(curve_shape(run, kin, f"cost/{name}", bars))
-        final = run.final("return")
+            called = f"{cost} " if len(run.limits) > 1 else ""
+            costs.append(f"{called}{shown(final)} {sign} {number(limit)}")
+            costs.append(curve_shape(run, kin, f"cost/{cost}", bars))
         done, asked = len(run.curves["steps"]), run.config.get("iterations", 0)
         speed = run.steps_per_second
         table.add_row(
-            run.name,
-            run.task,
+            f"{name}\n{run.config['algo']} {run.task}",
             f"{done}" if done == asked else f"{done}/{asked}",
-            "-" if math.isnan(final) else number(final),
-            curve_shape(run, kin, "return", bars),
+            f"{shown(run.final('return'))}\n{curve_shape(run, kin, 'return', bars)}",
             "\n".join(costs),
-            "\n".join(shapes),
             "-" if math.isnan(speed) else f"{speed:,.0f}",
         )
-    different = differing_settings(runs)
+    different = differing_settings(names, runs)
     return [table, different] if different else [table]
+
+
+def shown(value: float) -> str:
+    return "-" if math.isnan(value) else number(value)
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The runs without the folders that they share."""
+    if len(paths) == 1:
+        return [str(paths[0])]
+    absolute = [os.path.abspath(path) for path in paths]
+    common = os.path.commonpath([os.path.dirname(path) for path in absolute])
+    return [os.path.relpath(path, common) for path in absolute]
 
 
 def curve_shape(run: RunResult, kin: list[RunResult], key: str, bars: str) -> str:
@@ -79,7 +91,7 @@ def sparkline(values: np.ndarray, scale: np.ndarray, bars: str = BARS) -> str:
     )
 
 
-def differing_settings(runs: list[RunResult]) -> Table | None:
+def differing_settings(names: list[str], runs: list[RunResult]) -> Table | None:
     """Settings that are not the same in all runs."""
     flat = [
         {k: v for k, v in run.config.items() if k != "algorithm"} | run.config["algorithm"]
@@ -94,8 +106,8 @@ def differing_settings(runs: list[RunResult]) -> Table | None:
         return None
     table = Table(title="settings that differ")
     table.add_column("")
-    for run in runs:
-        table.add_column(run.name, overflow="fold")
+    for name in names:
+        table.add_column(name, overflow="fold")
     for key in keys:
         table.add_row(key, *(str(config.get(key, "-")) for config in flat))
     return table

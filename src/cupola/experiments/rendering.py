@@ -47,14 +47,11 @@ def figure(value: float) -> str:
 
 def text(entry: Entry) -> str:
     """An entry without its emphasis."""
-    value = entry.value
+    value, mark = entry.value, MARK if entry.infeasible else ""
     if isinstance(value, Estimate):
-        shown = figure(value.value)
-        if not math.isnan(value.low):
-            shown += f" [{figure(value.low)}, {figure(value.high)}]"
-    else:
-        shown = figure(value) if isinstance(value, float) else str(value)
-    return f"{shown} {MARK}" if entry.infeasible else shown
+        interval = f" [{figure(value.low)}, {figure(value.high)}]"
+        return figure(value.value) + mark + ("" if math.isnan(value.low) else interval)
+    return (figure(value) if isinstance(value, float) else str(value)) + mark
 
 
 def to_csv(table: Table) -> str:
@@ -95,6 +92,7 @@ _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
+    "<=": r"$\le$",
     "<": "$<$",
     ">": "$>$",
     MARK: r"$^\dagger$",
@@ -102,8 +100,7 @@ _LATEX = {
 
 
 def latex_escape(words: str) -> str:
-    escaped = re.sub(r"<=|.", lambda m: _LATEX.get(m[0], r"$\le$" if m[0] == "<=" else m[0]), words)
-    return escaped.replace(r" $^\dagger$", r"$^\dagger$")
+    return re.sub(r"<=|.", lambda found: _LATEX.get(found[0], found[0]), words)
 
 
 def to_latex(table: Table) -> str:

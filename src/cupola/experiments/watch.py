@@ -108,11 +108,10 @@ class SweepDisplay:
     def table(self, standings: dict[str, Standing], rows: int | None = None) -> Table:
         """All cells, or those that matter most."""
         table = Table(title=self.headline(standings))
-        for column in ("cell", "state", "iteration", "return", "cost (limit)", "time left"):
+        columns = ["cell", "state", "iteration", "return", "cost (limit)", "time left"]
+        for column in columns:
             right = column in ("iteration", "return", "time left")
-            table.add_column(
-                column, justify="right" if right else "left", overflow="fold", no_wrap=right
-            )
+            table.add_column(column, justify="right" if right else "left", overflow="fold")
         names = list(standings)
         if rows is not None and len(names) > rows:
             names.sort(key=lambda name: ORDER.index(standings[name].state))
@@ -120,7 +119,7 @@ class SweepDisplay:
             standing = standings[name]
             table.add_row(name, *self._row(standing, self.progress(name, standing)))
         if rows is not None and len(names) > rows:
-            table.add_row(f"and {len(names) - rows} more", *[""] * 5)
+            table.add_row(f"and {len(names) - rows} more", *[""] * (len(columns) - 1))
         return table
 
     def _row(self, standing: Standing, progress: Progress) -> tuple[str, ...]:
@@ -140,12 +139,13 @@ class SweepDisplay:
 
 
 def costs(metrics: dict[str, Any]) -> str:
-    """Each cost against its limit."""
-    parts = []
-    for name in cost_names(metrics):
+    """Each cost against its limit, by name where there are several."""
+    parts, names = [], cost_names(metrics)
+    for name in names:
         cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
         sign = "?" if cost is None else "<=" if cost <= limit else ">"
-        parts.append(f"{name} {number(cost)} {sign} {number(limit)}")
+        called = f"{name} " if len(names) > 1 else ""
+        parts.append(f"{called}{number(cost)} {sign} {number(limit)}")
     return "  ".join(parts)
 
 

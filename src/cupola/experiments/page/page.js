@@ -37,7 +37,7 @@
   function ticks(low, high, count) {
     const raw = (high - low) / Math.max(1, count);
     const power = Math.pow(10, Math.floor(Math.log10(raw)));
-    const step = power * [1, 2, 5, 10].find((m) => m * power >= raw * 0.999);
+    const step = power * [1, 2, 5, 10].find((m) => m * power >= raw * 0.75);
     const found = [];
     for (let k = Math.ceil(low / step - 1e-9); k * step <= high + step * 1e-9; k++) {
       found.push(+(k * step).toPrecision(12));
@@ -424,8 +424,10 @@
 
   const NAMES = { return: "return", cost: "cost return", price: "price" };
   const axisName = (panel) => NAMES[panel.kind] + (panel.kind === "return" ? "" : `: ${panel.name}`);
+  const rows = new Map();
   for (const curve of DATA.curves) {
-    const parent = document.getElementById(curve.kind === "price" ? "prices" : "curves");
+    if (!rows.has(curve.task)) rows.set(curve.task, element("div", "charts row", document.getElementById("curves")));
+    const parent = curve.kind === "price" ? document.getElementById("prices") : rows.get(curve.task);
     new Chart(parent, `${curve.task}: ${axisName(curve)}`, "environment steps", axisName(curve), () => curveMarks(curve));
   }
   for (const plane of DATA.planes) {
