@@ -21,6 +21,7 @@ A field is one of `RunOptions` or of the algorithm's `Config`, or `preset`, or `
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import os
 import re
@@ -77,7 +78,7 @@ class Cell:
         """The checked config; None where the task is not known, which only this cell's run says."""
         arguments = self.arguments()
         preset, limits = arguments.pop("preset"), arguments.pop("limits")
-        spec = specs().get(self.task)
+        spec = known_tasks().get(self.task)
         if spec is None:
             resolve(self.algo, TaskSpec(self.task, 1, 1, (), 1), preset, None, arguments)
             return None
@@ -93,6 +94,12 @@ class Experiment:
     evaluation_episodes: int = 20
     resources: dict[str, float] = dataclasses.field(default_factory=dict)
     """What a cell needs of a cluster beside cores: `memory_gb`, or names of the cluster's own."""
+
+
+@functools.cache
+def known_tasks() -> dict[str, TaskSpec]:
+    """Looked up once: a grid may have thousands of cells."""
+    return specs()
 
 
 class Variant(NamedTuple):

@@ -121,6 +121,9 @@ class SweepDirectory:
     def log_path(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.log"
 
+    def lock_path(self, name: str) -> Path:
+        return self.path / "locks" / name
+
     def result(self, name: str) -> dict[str, Any] | None:
         """Evaluations and versions of a finished cell."""
         return read_json(self.run_path(name) / "result.json")

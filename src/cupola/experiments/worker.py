@@ -45,25 +45,30 @@ def main(arguments: Sequence[str]) -> int:
         os.sched_setaffinity(0, {int(core) for core in cores})
     threading.Thread(target=end_with_parent, daemon=True).start()
     from cupola.compilation import warm_up_cache
-    from cupola.errors import CupolaError
-    from cupola.experiments.sweep import SweepDirectory, locked
+    from cupola.experiments.sweep import SweepDirectory
 
     warm_up_cache()
-    directory = SweepDirectory.open(Path(sweep))
-    lock = directory.path / "locks" / name
+    return attempt(SweepDirectory.open(Path(sweep)), name)
+
+
+def attempt(sweep: SweepDirectory, name: str) -> int:
+    """Run a cell; whatever goes wrong is recorded, and the exit code is 1."""
+    from cupola.errors import CupolaError
+    from cupola.experiments.sweep import locked
+
     try:
-        with locked(lock, f"another process is at work on the cell {name}."):
-            return run(directory, name)
+        with locked(sweep.lock_path(name), f"another process is at work on the cell {name}."):
+            return run(sweep, name)
     except CupolaError as error:
-        return fail(directory, name, str(error))
+        return fail(sweep, name, str(error))
     except MemoryError:
         traceback.print_exc()
-        return fail(directory, name, "out of memory")
+        return fail(sweep, name, "out of memory")
     except Exception as error:
         traceback.print_exc()
         text = " ".join(str(error).split())
         kind = "out of memory" if "RESOURCE_EXHAUSTED" in text else type(error).__name__
-        return fail(directory, name, f"{kind}: {text}")
+        return fail(sweep, name, f"{kind}: {text}")
 
 
 def end_with_parent() -> None:
