@@ -139,11 +139,18 @@ def draw_sensitivities(panels: list[Sensitivity]) -> Any:
     figure, axes = layout(len(panels), 2 if len(panels) % 3 else 3)
     labels = list(dict.fromkeys(label for panel in panels for label in panel.lines))
     for axis, panel in zip(axes, panels, strict=True):
+        places = [reading.at for readings in panel.lines.values() for reading in readings]
+        width = max(places) - min(places)
         for label, readings in panel.lines.items():
-            look = style(labels.index(label))
+            index = labels.index(label)
+            look = style(index)
             _, at, value, low, high, _ = np.array(readings, dtype=float).T
-            axis.plot(at, value, color=look.colour, marker=MARKERS[look.marker], ms=4, label=label)
-            axis.vlines(at, low, high, color=look.colour, lw=1)
+            # Side by side, so that no interval hides another.
+            at = at + 0.015 * width * (index - (len(labels) - 1) / 2)
+            axis.errorbar(
+                at, value, yerr=(value - low, high - value), color=look.colour,
+                ls=dashes(look.dash), lw=1.3, marker=MARKERS[look.marker], ms=4, label=label,
+            )  # fmt: skip
             limits = [(r.at, r.limit) for r in readings if r.limit is not None]
             if limits:
                 axis.plot(*zip(*limits, strict=True), color="#333333", ls=(0, (4, 3)), lw=1)

@@ -121,15 +121,21 @@
     return { lines: [], points, rules: limitRules("x", plane.spots) };
   }
 
+  function lineLook(i) {
+    return DATA.palette[i % DATA.palette.length];
+  }
+
   function sensitivityMarks(panel) {
     const points = [], lines = [], limits = new Map();
     panel.lines.forEach((line, i) => {
-      const look = DATA.palette[i % DATA.palette.length];
+      const look = lineLook(i);
       const shown = line.readings.filter((reading) => !hidden.has(reading.s));
       if (!shown.length) return;
       for (const { at, value, low, high, limit } of shown) {
         const where = panel.ticks ? panel.ticks[at] : short(at);
-        points.push({ x: at, y: value, r: 4, colour: look.colour, marker: look.marker, bar: low === null ? null : [low, high], label: `${line.label}, ${panel.field} ${where}` });
+        // Side by side, so that no interval hides another.
+        const shift = 5 * (i - (panel.lines.length - 1) / 2);
+        points.push({ x: at, y: value, shift, r: 4, colour: look.colour, marker: look.marker, bar: low === null ? null : [low, high], label: `${line.label}, ${panel.field} ${where}` });
         if (limit !== null) limits.set(at, limit);
       }
       lines.push({ label: line.label, colour: look.colour, dash: look.dash, x: shown.map((r) => r.at), y: shown.map((r) => r.value), low: null, seeds: [] });
@@ -152,6 +158,14 @@
       this.zoom = null;
       this.box = element("figure", "", parent);
       element("figcaption", "", this.box, title);
+      if (this.options.key) {
+        const key = element("div", "key", this.box);
+        for (const [look, label] of this.options.key) {
+          const item = element("span", "", key);
+          swatch(look, item);
+          item.append(label);
+        }
+      }
       this.svg = make("svg", { class: "plot", role: "img", tabindex: "0", "aria-label": `${title}: ${yLabel} over ${xLabel}` }, this.box);
       this.tip = element("div", "tip", this.box);
       this.listen();
@@ -165,7 +179,7 @@
       svg.replaceChildren();
       svg.setAttribute("viewBox", `0 0 ${width} ${height}`);
       const shown = this.shown = this.marks();
-      const left = 54, right = 10, top = 8, bottom = 38;
+      const left = 54, right = 18, top = 8, bottom = 38;
       this.frame = { left, top, width: width - left - right, height: height - top - bottom };
       const xs = [];
       for (const line of shown.lines) xs.push(line.x[0], line.x[line.x.length - 1]);
@@ -210,7 +224,7 @@
       const id = `clip-${charts.indexOf(this)}`;
       make("rect", { x: left, y: top, width: this.frame.width, height: this.frame.height }, make("clipPath", { id }, svg));
       const plot = make("g", { "clip-path": `url(#${id})` }, svg);
-      for (const line of shown.lines) if (line.low) make("path", { d: band(line, X, Y), fill: line.colour, opacity: 0.16 }, plot);
+      for (const line of shown.lines) if (line.low) make("path", { d: band(line, X, Y), fill: line.colour, opacity: 0.13 }, plot);
       for (const rule of shown.rules) {
         const across = rule.axis === "y"
           ? { x1: left, x2: width - right, y1: Y(rule.at), y2: Y(rule.at) }
@@ -222,8 +236,9 @@
         make("path", { d: path(line.x, line.y, X, Y), class: "line", fill: "none", stroke: line.colour, "stroke-width": 1.7, "stroke-dasharray": line.dash }, plot);
       }
       for (const point of shown.points) {
-        if (point.bar) make("line", { x1: X(point.x), x2: X(point.x), y1: Y(point.bar[0]), y2: Y(point.bar[1]), stroke: point.colour, "stroke-width": 1.5 }, plot);
-        make("path", { d: symbol(point.marker, X(point.x), Y(point.y), point.r), class: "point", fill: point.colour, stroke: "#fff", "stroke-width": point.faint ? 0 : 1, opacity: point.faint ? 0.55 : 1 }, plot);
+        const x = X(point.x) + (point.shift || 0);
+        if (point.bar) make("line", { x1: x, x2: x, y1: Y(point.bar[0]), y2: Y(point.bar[1]), stroke: point.colour, "stroke-width": 1.5 }, plot);
+        make("path", { d: symbol(point.marker, x, Y(point.y), point.r), class: "point", fill: point.colour, stroke: "#fff", "stroke-width": point.faint ? 0 : 1, opacity: point.faint ? 0.55 : 1 }, plot);
       }
       this.overlay = make("g", { "pointer-events": "none" }, svg);
     }
@@ -310,11 +325,11 @@
     hoverPoint(px, py) {
       let best = null, nearest = 30;
       for (const point of this.shown.points) {
-        const away = Math.hypot(this.X(point.x) - px, this.Y(point.y) - py);
+        const away = Math.hypot(this.X(point.x) + (point.shift || 0) - px, this.Y(point.y) - py);
         if (away < nearest) [best, nearest] = [point, away];
       }
       if (!best) return;
-      make("path", { d: symbol(best.marker, this.X(best.x), this.Y(best.y), best.r + 3), fill: "none", stroke: "#000" }, this.overlay);
+      make("path", { d: symbol(best.marker, this.X(best.x) + (best.shift || 0), this.Y(best.y), best.r + 3), fill: "none", stroke: "#000" }, this.overlay);
       const spread = best.bar ? ` [${short(best.bar[0])}, ${short(best.bar[1])}]` : "";
       const rows = [[best.colour, best.label, ""]];
       if (this.options.plane) rows.push([null, this.xLabel, short(best.x)]);
@@ -434,7 +449,7 @@
     new Chart(document.getElementById("planes"), plane.task, `cost return: ${plane.cost}`, "return", () => planeMarks(plane), { plane: true });
   }
   for (const panel of DATA.sensitivity) {
-    new Chart(document.getElementById("sensitivity"), `${panel.task}: ${axisName(panel)}`, panel.field, axisName(panel), () => sensitivityMarks(panel), { ticks: panel.ticks });
+    new Chart(document.getElementById("sensitivity"), `${panel.task}: ${axisName(panel)}`, panel.field, axisName(panel), () => sensitivityMarks(panel), { ticks: panel.ticks, key: panel.lines.map((line, i) => [lineLook(i), line.label]) });
   }
   for (const name of ["curves", "prices", "planes", "sensitivity"]) {
     if (!document.getElementById(name).children.length) document.getElementById(`section-${name}`).hidden = true;
