@@ -26,14 +26,14 @@ def run_cell(folder: str, name: str) -> int:
             f"{sweep} cannot be seen on {platform.node()}: put --out on storage that all machines"
             " share."
         )
-    process = worker.start(sweep, name, sweep / "logs" / f"{name}.log")
-    try:
-        return process.wait()
-    finally:
-        # Cancelled: the worker saves its run and ends.
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+    with worker.start(sweep, name, sweep / "logs" / f"{name}.log") as process:
+        try:
+            return process.wait()
+        finally:
+            # Cancelled: the worker saves its run and ends.
+            if process.poll() is None:
+                process.terminate()
+                process.wait()
 
 
 class RayPool:
@@ -65,10 +65,11 @@ class RayPool:
             raise CupolaError(f"no Ray cluster answers at {address!r} ({reason}).") from None
         resources = dict(sweep.experiment.resources)
         memory = resources.pop("memory_gb", 0.0)
+        self._task = ray.remote(run_cell)
         # Ray repeats a task whose machine or process was lost; the worker then resumes.
-        self._task = ray.remote(run_cell).options(
-            max_retries=RETRIES, memory=memory * 1e9 or None, resources=resources or None
-        )
+        self._options: dict[str, Any] = {"max_retries": RETRIES, "resources": resources or None}
+        if memory:
+            self._options["memory"] = memory * 1e9
 
     def has_room(self, cell: Cell) -> bool:
         if self._jobs:
@@ -78,7 +79,7 @@ class RayPool:
         return len(self._running) < max(1, cpus // self._wanted(cell))
 
     def start(self, cell: Cell) -> None:
-        task = self._task.options(num_cpus=self._wanted(cell), name=cell.name)
+        task = self._task.options(num_cpus=self._wanted(cell), name=cell.name, **self._options)
         self._running[cell.name] = task.remote(str(self._sweep.path.absolute()), cell.name)
 
     def endings(self) -> list[Ending]:
