@@ -108,7 +108,9 @@ class SweepDisplay:
     def table(self, standings: dict[str, Standing], rows: int | None = None) -> Table:
         """All cells, or those that matter most."""
         table = Table(title=self.headline(standings))
-        columns = ["cell", "state", "iteration", "return", "cost (limit)", "time left"]
+        columns = ["cell", "state", "iteration", "return", "cost (limit)"]
+        if any(standing.state == "running" for standing in standings.values()):
+            columns.append("time left")
         for column in columns:
             right = column in ("iteration", "return", "time left")
             table.add_column(column, justify="right" if right else "left", overflow="fold")
@@ -117,7 +119,8 @@ class SweepDisplay:
             names.sort(key=lambda name: ORDER.index(standings[name].state))
         for name in names[:rows]:
             standing = standings[name]
-            table.add_row(name, *self._row(standing, self.progress(name, standing)))
+            row = self._row(standing, self.progress(name, standing))
+            table.add_row(name, *row[: len(columns) - 1])
         if rows is not None and len(names) > rows:
             table.add_row(f"and {len(names) - rows} more", *[""] * (len(columns) - 1))
         return table

@@ -7,6 +7,7 @@ The process ends as soon as its standard input does: nobody who died leaves a wo
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -28,7 +29,7 @@ PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
 def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Begin a worker; closing its standard input, or dying, ends it."""
     command = [sys.executable, "-m", "cupola.experiments.worker", str(sweep), name]
-    with log.open("ab") as output:
+    with log.open("wb") as output:
         return subprocess.Popen(
             [*command, *map(str, cores)],
             stdin=subprocess.PIPE,
@@ -61,14 +62,12 @@ def attempt(sweep: SweepDirectory, name: str) -> int:
             return run(sweep, name)
     except CupolaError as error:
         return fail(sweep, name, str(error))
-    except MemoryError:
-        traceback.print_exc()
-        return fail(sweep, name, "out of memory")
     except Exception as error:
         traceback.print_exc()
         text = " ".join(str(error).split())
-        kind = "out of memory" if "RESOURCE_EXHAUSTED" in text else type(error).__name__
-        return fail(sweep, name, f"{kind}: {text}")
+        full = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text
+        kind = "out of memory" if full else type(error).__name__
+        return fail(sweep, name, f"{kind}: {text}" if text else kind)
 
 
 def end_with_parent() -> None:
@@ -79,7 +78,8 @@ def end_with_parent() -> None:
 
 def fail(sweep: SweepDirectory, name: str, reason: str) -> int:
     print(reason, file=sys.stderr, flush=True)
-    sweep.record_failure(name, reason)
+    with contextlib.suppress(OSError):  # on a full disk the last line of the log may still tell
+        sweep.record_failure(name, reason)
     return 1
 
 
