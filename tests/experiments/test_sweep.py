@@ -23,7 +23,7 @@ from cupola.experiments.sweep import (
     RETRIES,
     Ending,
     SweepDirectory,
-    last_line,
+    last_words,
     locked,
     read_json,
     work,
@@ -306,7 +306,9 @@ def scripted(file: Path, tmp_path: Path, monkeypatch) -> SweepDirectory:
 def test_who_is_begun_again(scripted: SweepDirectory) -> None:
     """Killed workers are, a few times; crashed ones are not."""
     a, b, c = scripted.cells
-    scripted.log_path(b).write_text("compiling\nterminate called: std::bad_alloc\n\n")
+    scripted.log_path(b).write_text(
+        "compiling\nterminate called: std::bad_alloc\n  @ 0x7f error\n\n"
+    )
     pool = Scripted(scripted, {a: [-9, 130, 0], b: [-6], c: [-9] * (RETRIES + 1)})
     standings = work(scripted, pool, lambda _: None, threading.Event())
     assert (pool.started.count(a), pool.started.count(b)) == (3, 1)
@@ -314,7 +316,7 @@ def test_who_is_begun_again(scripted: SweepDirectory) -> None:
     assert pool.most == 2
     assert standings[a].state == "finished"
     assert standings[b].state == standings[c].state == "failed"
-    assert "signal 6: terminate called: std::bad_alloc" in standings[b].reason
+    assert "SIGABRT (out of memory?): terminate called: std::bad_alloc" in standings[b].reason
     assert "out of memory?" in standings[c].reason
     assert scripted.standing(c) == standings[c]
     again = Scripted(scripted, {b: [0], c: [0]})
@@ -323,10 +325,10 @@ def test_who_is_begun_again(scripted: SweepDirectory) -> None:
     assert {standing.state for standing in standings.values()} == {"finished"}
 
 
-def test_last_line(tmp_path: Path) -> None:
+def test_last_words(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\n two \n\n")
-    assert last_line(tmp_path / "log") == "two"
-    assert "see" in last_line(tmp_path / "none")
+    assert last_words(tmp_path / "log") == "two"
+    assert "see" in last_words(tmp_path / "none")
 
 
 def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from cupola.errors import CupolaError
 from cupola.experiments import worker
 from cupola.experiments.grid import Cell
-from cupola.experiments.sweep import Ending, SweepDirectory
+from cupola.experiments.sweep import Ending, SweepDirectory, writing
 
 
 class Job(NamedTuple):
@@ -40,7 +40,8 @@ class LocalPool:
         for core in chosen:
             self._load[core] += 1
         log = self._sweep.log_path(cell.name)
-        process = worker.start(self._sweep.path, cell.name, log, chosen)
+        with writing(self._sweep.path):
+            process = worker.start(self._sweep.path, cell.name, log, chosen)
         self._running[cell.name] = Job(process, chosen)
 
     def endings(self) -> list[Ending]:

@@ -15,6 +15,7 @@ import dataclasses
 import fcntl
 import json
 import math
+import re
 import shutil
 import signal
 import threading
@@ -41,6 +42,10 @@ STOPPED = 130
 """Exit code of a worker that was asked to stop and saved its run."""
 MINOR = ("cupola", "threads", "checkpoint_every", "keep_checkpoints")
 """What a config holds that does not change the results."""
+
+STARVED = ("SIGKILL", "SIGABRT", "SIGBUS")
+"""How processes end for want of memory, among other reasons."""
+TELLING = re.compile(r"error|failed|terminate|memory|bad_alloc|fatal", re.IGNORECASE)
 
 State = Literal["waiting", "interrupted", "running", "finished", "failed"]
 
@@ -279,13 +284,14 @@ def judge(sweep: SweepDirectory, ending: Ending) -> tuple[Standing, bool]:
         return standing, False
     if ending.code is None:
         return Standing("failed", ending.reason), False
+    how = f"exit code {ending.code}"
+    if ending.code < 0:
+        name = signal.Signals(-ending.code).name
+        how = f"{name} (out of memory?)" if name in STARVED else name
     if ending.code in (STOPPED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
-        how = f"signal {-ending.code}" if ending.code < 0 else "a signal"
-        reason = f"its process was ended by {how} {RETRIES + 1} times (out of memory?)"
-        return Standing("failed", reason), True
-    how = f"signal {-ending.code}" if ending.code < 0 else f"exit code {ending.code}"
-    last = last_line(sweep.log_path(ending.name))
-    return Standing("failed", f"its process ended with {how}: {last}"), False
+        return Standing("failed", f"its process ended with {how}, {RETRIES + 1} times"), True
+    words = last_words(sweep.log_path(ending.name))
+    return Standing("failed", f"its process ended with {how}: {words}"), False
 
 
 @contextmanager
@@ -340,10 +346,12 @@ def plain(value: Any) -> Any:
     return value
 
 
-def last_line(path: Path) -> str:
-    """The last words of a log."""
+def last_words(log: Path) -> str:
+    """The last line of a log that speaks of a failure, or else its last line."""
     try:
-        lines = path.read_text(errors="replace").split("\n")
+        lines = [line.strip() for line in log.read_text(errors="replace").split("\n")]
     except OSError:
-        return f"see {path}"
-    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing was printed")
+        return f"see {log}"
+    lines = [line for line in lines if line]
+    telling = [line for line in lines if TELLING.search(line) and not line.startswith("@")]
+    return (telling or lines or ["nothing was printed"])[-1]

@@ -65,8 +65,8 @@ def summary(results: Results) -> Table:
             limits = {
                 r.limits[cost] for runs in finished.values() for r in runs if cost in r.limits
             }
-            limit = f" (limit {figure(next(iter(limits)))})" if len(limits) == 1 else ""
-            line = [Entry(""), Entry(f"{cost}{limit}")]
+            limit = " to ".join(dict.fromkeys(figure(end(limits)) for end in (min, max) if limits))
+            line = [Entry(""), Entry(f"{cost} (limit {limit})" if limit else cost)]
             for s in results.series:
                 mine = [run for run in finished[s] if cost in run.limits]
                 value = mean([run.final(f"cost/{cost}") for run in mine])
