@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from cupola.experiments import grid
-from cupola.experiments.sweep import SweepDirectory
+from cupola.experiments.directory import SweepDirectory
 from cupola.runs.directory import RunDirectory
 
 

@@ -13,7 +13,7 @@ import pytest
 import cupola
 from cupola.cli import main
 from cupola.experiments import grid
-from cupola.experiments.sweep import SweepDirectory
+from cupola.experiments.directory import SweepDirectory
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed"

@@ -15,10 +15,10 @@ import pytest
 from cupola.cli import main
 from cupola.experiments import panels, rendering, tables
 from cupola.experiments.compare import sparkline
+from cupola.experiments.directory import SweepDirectory
 from cupola.experiments.rendering import Entry, Table, figure
 from cupola.experiments.results import Results, RunResult, load
 from cupola.experiments.statistics import Estimate
-from cupola.experiments.sweep import SweepDirectory
 
 MakeUp = Callable[..., None]
 

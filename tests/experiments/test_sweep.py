@@ -17,17 +17,10 @@ import pytest
 import cupola
 from cupola.cli import main
 from cupola.experiments import grid
+from cupola.experiments.directory import SweepDirectory, locked, read_json
 from cupola.experiments.grid import Cell
 from cupola.experiments.local import LocalPool
-from cupola.experiments.sweep import (
-    RETRIES,
-    Ending,
-    SweepDirectory,
-    last_words,
-    locked,
-    read_json,
-    work,
-)
+from cupola.experiments.sweep import RETRIES, Ending, last_words, work
 from cupola.experiments.worker import attempt
 
 # The shapes of tests/test_cli.py: they are compiled once.
@@ -43,7 +36,7 @@ dual_lr = 0.1
 checkpoint_every = 2
 """
 GRID = """
-iterations = 30
+iterations = 60
 algorithms = ["cup"]
 tasks = ["ProbeRegulator"]
 seeds = 2
@@ -95,9 +88,9 @@ def test_kills_change_nothing(file: Path, tmp_path: Path) -> None:
     parent.kill()
     parent.communicate()
     until(lambda: not workers(out), seconds=5)  # nobody is left who writes
-    parent = begin(file, out, "--jobs", "2")
+    parent = begin(file, out, "--jobs", "1")
     before = lines(out)
-    until(lambda: lines(out) > before + 5)
+    until(lambda: lines(out) > before + 5 or parent.poll() is not None)
     parent.terminate()
     text, _ = parent.communicate()
     assert parent.returncode == 130
@@ -109,10 +102,10 @@ def test_kills_change_nothing(file: Path, tmp_path: Path) -> None:
     assert "2 of 2 cells finished" in text
     for cell in grid.read(file).cells:
         alone = cupola.train(cell.algo, cell.task, out=tmp_path / cell.name, **cell.arguments())
-        for name in ("config.json", "metrics.jsonl", "checkpoints/00000030.safetensors"):
+        for name in ("config.json", "metrics.jsonl", "checkpoints/00000060.safetensors"):
             assert (out / cell.name / name).read_bytes() == (alone.path / name).read_bytes()
         assert [f.name for f in (out / cell.name / "checkpoints").iterdir()] == [
-            "00000030.safetensors"
+            "00000060.safetensors"
         ]
         result = read_json(out / cell.name / "result.json")
         assert result is not None
@@ -161,7 +154,7 @@ def test_a_failed_cell_leaves_the_others_alone(
     file: Path, tmp_path: Path, capfd, monkeypatch
 ) -> None:
     """NaN, a missing task, no memory, a directory of something else; and one that works."""
-    text = GRID.replace("seeds = 2", "seeds = 4").replace("= 30", "= 2")
+    text = GRID.replace("seeds = 2", "seeds = 4").replace("= 60", "= 2")
     text = text.replace('["ProbeRegulator"]', '["ProbeRegulator", "PointGoal9"]') + SHARED
     text += '[[override]]\nwhere = { task = "ProbeRegulator", seed = 1 }\n'
     file.write_text(text + "set = { learning_rate = 1e38 }\n")
@@ -197,7 +190,7 @@ def test_a_failed_cell_leaves_the_others_alone(
 @pytest.mark.usefixtures("inline")
 def test_changed_cells_are_found(file: Path, tmp_path: Path, capfd) -> None:
     out = tmp_path / "sweep"
-    file.write_text((GRID + SHARED).replace("= 30", "= 2").replace("seeds = 2", "seeds = 1"))
+    file.write_text((GRID + SHARED).replace("= 60", "= 2").replace("seeds = 2", "seeds = 1"))
     main(["sweep", str(file), "--out", str(out)])
     run = out / "cup-ProbeRegulator-0"
     first, stamp = (run / "metrics.jsonl").read_bytes(), (run / "result.json").stat().st_mtime_ns

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cupola.experiments.sweep import Standing, SweepDirectory
+from cupola.experiments.directory import Standing, SweepDirectory
 from cupola.experiments.watch import SweepDisplay, read_progress, tail
 
 FILE = """

@@ -13,7 +13,8 @@ from tyro.conf import Positional
 from cupola.errors import CupolaError
 
 if TYPE_CHECKING:
-    from cupola.experiments.sweep import Pool, SweepDirectory
+    from cupola.experiments.directory import SweepDirectory
+    from cupola.experiments.sweep import Pool
 
 
 @dataclass(frozen=True)
@@ -59,8 +60,9 @@ def sweep(args: SweepArgs, program: str) -> None:
     from rich.console import Console
 
     from cupola.experiments import grid
+    from cupola.experiments.directory import SweepDirectory, locked
     from cupola.experiments.local import cores
-    from cupola.experiments.sweep import SweepDirectory, locked, work
+    from cupola.experiments.sweep import work
     from cupola.experiments.watch import SweepDisplay
     from cupola.training import stop_requests
 

@@ -8,8 +8,9 @@ from typing import NamedTuple
 
 from cupola.errors import CupolaError
 from cupola.experiments import worker
+from cupola.experiments.directory import SweepDirectory, writing
 from cupola.experiments.grid import Cell
-from cupola.experiments.sweep import Ending, SweepDirectory, writing
+from cupola.experiments.sweep import Ending
 
 
 class Job(NamedTuple):

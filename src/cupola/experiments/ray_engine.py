@@ -14,8 +14,9 @@ from typing import Any
 
 from cupola.errors import CupolaError
 from cupola.experiments import worker
+from cupola.experiments.directory import SweepDirectory
 from cupola.experiments.grid import Cell
-from cupola.experiments.sweep import RETRIES, Ending, SweepDirectory
+from cupola.experiments.sweep import RETRIES, STOPPED, Ending
 
 
 def run_cell(folder: str, name: str) -> int:
@@ -111,7 +112,7 @@ class RayPool:
         try:
             return Ending(name, self._ray.get(task))
         except self._ray.exceptions.TaskCancelledError:
-            return Ending(name, 130)
+            return Ending(name, STOPPED)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
             text = str(cause) if isinstance(cause, CupolaError) else f"{cause!r}"

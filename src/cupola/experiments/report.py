@@ -15,11 +15,11 @@ import numpy as np
 
 from cupola.errors import CupolaError
 from cupola.experiments import panels, rendering, tables
+from cupola.experiments.directory import writing
 from cupola.experiments.figures import write_figures
 from cupola.experiments.panels import Curve, Plane, Sensitivity
 from cupola.experiments.rendering import Table
 from cupola.experiments.results import Results, RunResult
-from cupola.experiments.sweep import writing
 from cupola.runs.checkpoints import write_atomically
 
 PALETTE_SIZE = 32

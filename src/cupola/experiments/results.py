@@ -13,8 +13,8 @@ import numpy as np
 
 from cupola.errors import CupolaError
 from cupola.experiments import statistics
+from cupola.experiments.directory import MINOR, SweepDirectory, read_json
 from cupola.experiments.grid import text_of
-from cupola.experiments.sweep import MINOR, SweepDirectory, read_json
 from cupola.runs.directory import RunDirectory, reaching
 
 Curves = dict[str, np.ndarray]

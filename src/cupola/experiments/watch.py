@@ -15,7 +15,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cupola.display import clock, cost_names, number
-from cupola.experiments.sweep import Standing, SweepDirectory
+from cupola.experiments.directory import Standing, SweepDirectory
 
 PLAIN_SECONDS = 10.0
 TAIL_BYTES = 16384

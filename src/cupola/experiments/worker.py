@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
-    from cupola.experiments.sweep import SweepDirectory
+    from cupola.experiments.directory import SweepDirectory
 
 ORPHANED = 131
 PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
         os.sched_setaffinity(0, {int(core) for core in cores})
     threading.Thread(target=end_with_parent, daemon=True).start()
     from cupola.compilation import warm_up_cache
-    from cupola.experiments.sweep import SweepDirectory
+    from cupola.experiments.directory import SweepDirectory
 
     warm_up_cache()
     return attempt(SweepDirectory.open(Path(sweep)), name)
@@ -55,7 +55,7 @@ def main(arguments: Sequence[str]) -> int:
 def attempt(sweep: SweepDirectory, name: str) -> int:
     """Run a cell; whatever goes wrong is recorded, and the exit code is 1."""
     from cupola.errors import CupolaError
-    from cupola.experiments.sweep import locked
+    from cupola.experiments.directory import locked
 
     try:
         with locked(sweep.lock_path(name), f"another process is at work on the cell {name}."):
@@ -86,7 +86,8 @@ def fail(sweep: SweepDirectory, name: str, reason: str) -> int:
 def run(sweep: SweepDirectory, name: str) -> int:
     """Exit code: 0 when the cell is finished, 130 when it was stopped."""
     from cupola.evaluation import evaluate
-    from cupola.experiments.sweep import STOPPED, write_json, writing
+    from cupola.experiments.directory import write_json, writing
+    from cupola.experiments.sweep import STOPPED
     from cupola.policy import load
     from cupola.training import resume, train
 
