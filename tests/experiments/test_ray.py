@@ -1,6 +1,7 @@
 """The Ray engine on a real cluster of two nodes, one of which dies."""
 
 import importlib.util
+import signal
 import subprocess
 import sys
 import threading
@@ -14,6 +15,8 @@ import cupola
 from cupola.cli import main
 from cupola.experiments import grid
 from cupola.experiments.directory import SweepDirectory
+from cupola.experiments.ray_engine import STOP, run_cell
+from cupola.experiments.sweep import STOPPED
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed"
@@ -149,18 +152,16 @@ def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch, capsys) -
 
 
 def test_storage_that_is_not_shared(tmp_path: Path) -> None:
-    from cupola.experiments.ray_engine import run_cell
-
     with pytest.raises(cupola.CupolaError, match="storage that all machines share"):
         run_cell(str(tmp_path / "nowhere"), "cell")
 
 
 def test_a_task_is_the_workers_exit_code(tmp_path: Path) -> None:
-    from cupola.experiments.ray_engine import run_cell
-
     file = tmp_path / "toy.toml"
     file.write_text(FILE.replace("ProbeRegulator", "PointGoal9").replace("seeds = 2", "seeds = 1"))
     sweep = SweepDirectory(tmp_path / "sweep", grid.read(file))
     sweep.write()
     assert run_cell(str(sweep.path), "cup-PointGoal9-0") == 1
     assert "unknown task" in sweep.standing("cup-PointGoal9-0").reason
+    (sweep.path / STOP).touch()  # whoever starts now ends at once
+    assert run_cell(str(sweep.path), "cup-PointGoal9-0") in (-signal.SIGTERM, STOPPED)

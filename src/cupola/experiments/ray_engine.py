@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import time
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,10 @@ from cupola.errors import CupolaError
 from cupola.experiments import worker
 from cupola.experiments.directory import SweepDirectory
 from cupola.experiments.grid import Cell
-from cupola.experiments.sweep import RETRIES, STOPPED, Ending
+from cupola.experiments.sweep import POLL_SECONDS, RETRIES, Ending
+
+STOP = "stop"
+"""A file in the sweep's directory that asks its workers to stop, wherever they are."""
 
 
 def run_cell(folder: str, name: str) -> int:
@@ -29,12 +33,11 @@ def run_cell(folder: str, name: str) -> int:
         )
     with worker.start(sweep, name, sweep / "logs" / f"{name}.log") as process:
         try:
-            return process.wait()
+            while process.poll() is None and not (sweep / STOP).exists():
+                time.sleep(POLL_SECONDS)
         finally:
-            # Cancelled: the worker saves its run and ends.
-            if process.poll() is None:
-                process.terminate()
-                process.wait()
+            process.terminate()  # stopped: the worker saves its run and ends
+        return process.wait()
 
 
 class RayPool:
@@ -52,6 +55,7 @@ class RayPool:
         self._ray: Any = ray
         self._sweep, self._jobs = sweep, jobs
         self._running: dict[str, Any] = {}
+        (sweep.path / STOP).unlink(missing_ok=True)
         own_cores = {} if address else {"num_cpus": jobs or None}
         try:
             ray.init(
@@ -99,20 +103,18 @@ class RayPool:
         return set(self._running)
 
     def stop(self) -> None:
-        for task in self._running.values():
-            self._ray.cancel(task)
+        (self._sweep.path / STOP).touch()
 
     def close(self) -> None:
         for task in self._running.values():
             self._ray.cancel(task, force=True)
         self._running = {}
         self._ray.shutdown()
+        (self._sweep.path / STOP).unlink(missing_ok=True)
 
     def _ending(self, name: str, task: Any) -> Ending:
         try:
             return Ending(name, self._ray.get(task))
-        except self._ray.exceptions.TaskCancelledError:
-            return Ending(name, STOPPED)
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
             text = str(cause) if isinstance(cause, CupolaError) else f"{cause!r}"
