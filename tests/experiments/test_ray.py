@@ -15,7 +15,7 @@ import cupola
 from cupola.cli import main
 from cupola.experiments import grid
 from cupola.experiments.directory import SweepDirectory
-from cupola.experiments.ray_engine import STOP, run_cell
+from cupola.experiments.ray_engine import STOP, refuse_silence, run_cell
 from cupola.experiments.sweep import STOPPED
 
 needs_ray = pytest.mark.skipif(
@@ -149,6 +149,14 @@ def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch, capsys) -
     assert stop.value.code == 1
     assert "pip install 'cupola[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "sweep").exists()
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:99999"])
+def test_a_cluster_that_does_not_answer(address: str) -> None:
+    with pytest.raises(cupola.CupolaError, match=f"no Ray cluster answers at '{address}'"):
+        refuse_silence(address)
+    refuse_silence(None)
+    refuse_silence("auto")
 
 
 def test_storage_that_is_not_shared(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import platform
+import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from cupola.experiments.directory import SweepDirectory
 from cupola.experiments.grid import Cell
 from cupola.experiments.sweep import POLL_SECONDS, RETRIES, Ending
 
+CONNECT_SECONDS = 5.0
 STOP = "stop"
 """A file in the sweep's directory that asks its workers to stop, wherever they are."""
 
@@ -40,6 +42,17 @@ def run_cell(folder: str, name: str) -> int:
         return process.wait()
 
 
+def refuse_silence(address: str | None) -> None:
+    """Ray itself would wait for minutes for a cluster that is not there."""
+    host, colon, port = (address or "").rpartition(":")
+    if not colon or not port.isdigit() or "/" in host:
+        return
+    try:
+        socket.create_connection((host, int(port)), CONNECT_SECONDS).close()
+    except (OSError, OverflowError) as error:
+        raise CupolaError(f"no Ray cluster answers at {address!r} ({error}).") from None
+
+
 class RayPool:
     """Workers on the cluster at ``address``; without one, on a cluster of this machine alone."""
 
@@ -56,6 +69,7 @@ class RayPool:
         self._sweep, self._jobs = sweep, jobs
         self._running: dict[str, Any] = {}
         (sweep.path / STOP).unlink(missing_ok=True)
+        refuse_silence(address)
         own_cores = {} if address else {"num_cpus": jobs or None}
         try:
             ray.init(
