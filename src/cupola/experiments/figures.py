@@ -85,6 +85,7 @@ def draw_curves(results: Results, curves: list[Curve]) -> Any:
     """Mean over seeds, a band from the lowest to the highest seed, the limit dashed."""
     figure, axes = layout(len(curves), 3)
     for axis, curve in zip(axes, curves, strict=True):
+        faint = min(0.18, 0.6 / len(curve.lines))
         for line in curve.lines:
             look = style(line.series)
             grid = np.full((len(line.runs), len(line.steps)), np.nan)
@@ -99,7 +100,7 @@ def draw_curves(results: Results, curves: list[Curve]) -> Any:
             )  # fmt: skip
             if len(grid) > 1:
                 low, high = np.nanmin(grid, axis=0), np.nanmax(grid, axis=0)
-                axis.fill_between(steps, low, high, color=look.colour, alpha=0.18, lw=0)
+                axis.fill_between(steps, low, high, color=look.colour, alpha=faint, lw=0)
         mark_limits(axis.axhline, [(line.limit, line.series) for line in curve.lines])
         suffix = "" if curve.kind == "return" else f": {curve.name}"
         axis.set(title=curve.task, xlabel="environment steps", ylabel=LABELS[curve.kind] + suffix)

@@ -224,7 +224,7 @@
       const id = `clip-${charts.indexOf(this)}`;
       make("rect", { x: left, y: top, width: this.frame.width, height: this.frame.height }, make("clipPath", { id }, svg));
       const plot = make("g", { "clip-path": `url(#${id})` }, svg);
-      for (const line of shown.lines) if (line.low) make("path", { d: band(line, X, Y), fill: line.colour, opacity: 0.13 }, plot);
+      for (const line of shown.lines) if (line.low) make("path", { d: band(line, X, Y), fill: line.colour, opacity: Math.min(0.15, 0.5 / shown.lines.length).toFixed(3) }, plot);
       for (const rule of shown.rules) {
         const across = rule.axis === "y"
           ? { x1: left, x2: width - right, y1: Y(rule.at), y2: Y(rule.at) }
