@@ -155,13 +155,14 @@ def test_a_failed_cell_leaves_the_others_alone(
 ) -> None:
     """NaN, a missing task, no memory, a directory of something else; and one that works."""
     text = GRID.replace("seeds = 2", "seeds = 4").replace("= 60", "= 2")
-    text = text.replace('["ProbeRegulator"]', '["ProbeRegulator", "PointGoal9"]') + SHARED
+    text = text.replace('["ProbeRegulator"]', '["ProbeRegulator", "PointGoal9"]')
+    text = text.replace('"cup"', '"ppo"') + SHARED.replace("dual_lr = 0.1\n", "")
     text += '[[override]]\nwhere = { task = "ProbeRegulator", seed = 1 }\n'
     file.write_text(text + "set = { learning_rate = 1e38 }\n")
     out = tmp_path / "sweep"
     SweepDirectory(out, grid.read(file)).write()
-    (out / "cup-ProbeRegulator-2").mkdir()
-    (out / "cup-ProbeRegulator-2" / "thesis.tex").write_text("")
+    (out / "ppo-ProbeRegulator-2").mkdir()
+    (out / "ppo-ProbeRegulator-2" / "thesis.tex").write_text("")
     real = cupola.train
 
     def train(*args: str, seed: int, **more: object) -> object:
@@ -176,15 +177,15 @@ def test_a_failed_cell_leaves_the_others_alone(
     said = capfd.readouterr()
     assert "1 of 8 cells finished, 7 failed" in said.out
     last = said.err.splitlines()[-1]
-    assert re.fullmatch(r"cupola: 7 of 8 cells failed; cup-ProbeRegulator-1: .*", last)
+    assert re.fullmatch(r"cupola: 7 of 8 cells failed; ppo-ProbeRegulator-1: .*", last)
     sweep = SweepDirectory.open(out)
     standings = {name: sweep.standing(name) for name in sweep.cells}
-    assert standings["cup-ProbeRegulator-0"].state == "finished"
-    assert "unknown task 'PointGoal9'" in standings["cup-PointGoal9-0"].reason
-    assert "is not finite" in standings["cup-ProbeRegulator-1"].reason
-    assert standings["cup-ProbeRegulator-1"].state == "failed"
-    assert "is not empty" in standings["cup-ProbeRegulator-2"].reason
-    assert standings["cup-ProbeRegulator-3"].reason == "out of memory"
+    assert standings["ppo-ProbeRegulator-0"].state == "finished"
+    assert "unknown task 'PointGoal9'" in standings["ppo-PointGoal9-0"].reason
+    assert "is not finite" in standings["ppo-ProbeRegulator-1"].reason
+    assert standings["ppo-ProbeRegulator-1"].state == "failed"
+    assert "is not empty" in standings["ppo-ProbeRegulator-2"].reason
+    assert standings["ppo-ProbeRegulator-3"].reason == "out of memory"
 
 
 @pytest.mark.usefixtures("inline")
