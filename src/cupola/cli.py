@@ -1,4 +1,4 @@
-"""The command line: `cupola train | resume | eval | list | bench`."""
+"""The command line: `cupola train | resume | eval | list | bench | sweep | report | compare`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
+from cupola.compilation import warm_up_cache
 from cupola.errors import CupolaError, unknown
+from cupola.experiments import commands
 from cupola.version import __version__
 
 Parsed = TypeVar("Parsed")
@@ -32,6 +34,9 @@ usage: cupola COMMAND ...
   cupola eval RUN          measure a trained policy on fresh episodes
   cupola list              algorithms, presets and tasks
   cupola bench TASK        steps a second, beside the physics ceiling
+  cupola sweep FILE        train all cells of an experiment file (experiments/toy.toml)
+  cupola report DIR        one page of a sweep or of any runs: tables, curves, figures
+  cupola compare RUN ...   a quick look at a few runs
 
 Each command explains itself: cupola train cup --help
 """
@@ -254,12 +259,27 @@ def run_bench(args: Sequence[str]) -> None:
             raise CupolaError(f"cannot write {parsed.out} ({error.strerror}).") from None
 
 
+def run_sweep(args: Sequence[str]) -> None:
+    commands.sweep(parse(commands.SweepArgs, args, "sweep"), program())
+
+
+def run_report(args: Sequence[str]) -> None:
+    commands.report(parse(commands.ReportArgs, args, "report"))
+
+
+def run_compare(args: Sequence[str]) -> None:
+    commands.compare(parse(commands.CompareArgs, args, "compare"))
+
+
 COMMANDS: dict[str, Callable[[Sequence[str]], None]] = {
     "train": run_train,
     "resume": run_resume,
     "eval": run_eval,
     "list": run_list,
     "bench": run_bench,
+    "sweep": run_sweep,
+    "report": run_report,
+    "compare": run_compare,
 }
 
 
@@ -331,16 +351,6 @@ def parse_limits(texts: Sequence[str]) -> float | dict[str, float] | None:
             raise CupolaError("several limits need one name each, for example --limit speed=80.")
         named[name] = limit
     return named
-
-
-def warm_up_cache() -> None:
-    """Keep compiled functions between runs, so that a second start is quick."""
-    import jax
-
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cupola" / "jax"
-    jax.config.update("jax_compilation_cache_dir", str(cache))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 
 
 def main(argv: Sequence[str] | None = None) -> None:
