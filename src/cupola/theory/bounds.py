@@ -245,3 +245,51 @@ def pinsker(cases: Cases) -> Bound:
     """The substitution of Proposition 3: E[D_TV] <= sqrt(E[KL]/2)."""
     none = np.zeros_like(cases.root_kl)
     return Bound(cases.mean_divergence, none, none - np.inf, cases.root_kl, none, none + 1)
+
+
+class Update(NamedTuple):
+    """One exact iteration of CUP from pi_k = ``old`` with J^c(pi_k) <= ``limit``."""
+
+    half: np.ndarray  # [M, S, A], pi_{k+1/2}
+    alpha: np.ndarray  # [M]
+    beta: np.ndarray  # [M]
+    limit: np.ndarray  # [M]
+
+
+def theorem_2(
+    reward: Cases, cost: Cases, update: Update, version: Version
+) -> tuple[Bound, Bound]:
+    """The two bounds: on J(pi_{k+1}) - J(pi_k) from below, on J^c(pi_{k+1}) - b from above.
+
+    The cases hold pi_k as ``old``, pi_{k+1} as ``new`` and the value functions of pi_k as ``phi``.
+    """
+    cmdp, gamma, lam = reward.cmdp, reward.cmdp.gamma, reward.lam
+    horizon, rate = reward.horizon, gamma * lam
+    root = np.sqrt(dot(reward.visits_old, exact.kl(reward.old, update.half)))
+    if version == "printed":
+        drop = horizon * reward.iota * update.alpha * np.sqrt(2) * root * reward.mean_size
+        rise = horizon * reward.iota * update.beta * np.sqrt(2) * root * cost.mean_size
+    else:
+        second_order = 2 * np.sqrt(2) * gamma / (1 - gamma) * root
+        adv = exact.advantages(cmdp, reward.old, reward.signal)
+        half_span = 0.5 * np.ptp(adv, axis=-1).max(axis=-1)
+        gain, loss = reward.delta_new, cost.delta_new
+        drop = horizon * (
+            (np.sqrt(2) * half_span - update.alpha) * root
+            + second_order * np.abs(gain).max(axis=-1)
+        ) + rate / (1 - gamma) * np.maximum((-gain).max(axis=-1), 0)
+        rise = (
+            horizon * second_order * np.abs(loss).max(axis=-1)
+            + rate / (1 - gamma) * np.maximum(loss.max(axis=-1), 0)
+            - update.beta * np.sqrt(2) * reward.root_kl
+        )
+    never = np.full_like(drop, np.inf)
+    nothing = np.zeros_like(drop)
+    on_return = reward.bound(nothing, drop, never)
+    on_cost = cost.bound(nothing, never, rise)
+    shift = cost.value_old - update.limit  # the claim is about J^c(pi_{k+1}) - b
+    return on_return, on_cost._replace(
+        truth=on_cost.truth + shift,
+        floor=on_cost.floor + shift,
+        ceiling=on_cost.ceiling + shift,
+    )
