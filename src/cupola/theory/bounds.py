@@ -18,7 +18,7 @@ from cupola.theory import exact
 from cupola.theory.cmdp import Cmdp
 from cupola.theory.exact import dot
 
-Version: TypeAlias = Literal["printed", "corrected", "product"]
+Version: TypeAlias = Literal["printed", "corrected", "products"]
 """As printed; corrected with the printed surrogate; corrected with products of ratios."""
 
 SERIES_TOLERANCE = 1e-13

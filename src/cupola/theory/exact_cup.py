@@ -26,6 +26,8 @@ from cupola.theory.cmdp import Cmdp
 NEWTON = 50
 STRONGEST = 1e3
 """Bound on nu times the largest scaled advantage, reached where no policy is predicted to be safe."""
+RECOVERY = 0.5
+"""Share of a violation that one projection takes back: predictions reach only so far."""
 FAINTEST = -30.0
 """Log probability below which no action falls, so that none is lost for good."""
 
@@ -44,13 +46,15 @@ def run(
     iterations: int = 300,
     *,
     lam: float = 0.0,
-    temperature: float = 0.5,
+    temperature: float = 0.25,
     policy: np.ndarray | None = None,
 ) -> Path:
-    """CUP from ``policy`` [M, S, A] (uniform by default), on M CMDPs side by side.
+    """CUP from ``policy`` [M, S, A] (uniform by default), on M CMDPs side by side (or on one: M = 1).
 
     tau is ``temperature`` times the largest advantage of the iteration.
     """
+    if not cmdp.cases:
+        cmdp = Cmdp(*(array[None] for array in cmdp))
     cases = cmdp.cases
     if policy is None:
         policy = np.full((*cases, cmdp.states, cmdp.actions), 1 / cmdp.actions)
@@ -76,7 +80,9 @@ def run(
         rises = kappa[:, None, None, None] * rises
         tau = temperature * np.abs(gain).max(axis=(1, 2)).clip(1e-12)
         log_half = _normalised(log_policy + gain / tau[:, None, None])
-        log_policy, nu = project(log_half, rises, visits, cmdp.limits - cost)
+        slack = cmdp.limits - cost
+        slack = np.where(slack < 0, RECOVERY * slack, slack)
+        log_policy, nu = project(log_half, rises, visits, slack)
         log_policy = _normalised(log_policy.clip(FAINTEST))
         policy = np.exp(log_policy)
         prices.append((tau * kappa)[:, None] * nu)
@@ -118,11 +124,17 @@ def project(
         centred = rises - means[..., None]
         weighted = centred * (visits[:, None, :, None] * policy[:, None])
         hessian = np.einsum("mksa,mlsa->mkl", weighted, centred)
-        hessian = hessian * (free[:, :, None] & free[:, None, :])
+        # Prices that their own curvature sends to zero move by themselves (Bertsekas, 1982).
+        curvature = np.einsum("mkk->mk", hessian) + 1e-300
+        alone = free & (gradient < 0) & (nu * curvature <= -gradient)
+        joint = free & ~alone
+        hessian = hessian * (joint[:, :, None] & joint[:, None, :])
         ridge = 1e-12 * np.trace(hessian, axis1=1, axis2=2) + 1e-300
-        hessian += np.eye(count) * (ridge[:, None] + ~free)[:, :, None]
-        step = np.linalg.solve(hessian, (gradient * free)[..., None])[..., 0]
-        length = np.ones((cases, 1))
+        hessian += np.eye(count) * (ridge[:, None] + ~joint)[:, :, None]
+        step = np.linalg.solve(hessian, (gradient * joint)[..., None])[..., 0]
+        step = np.where(alone, gradient / curvature, step)
+        # Where policies are nearly deterministic the curvature vanishes: no step tilts by more than e^10.
+        length = np.minimum(1, (10 / (size * np.abs(step)).clip(1e-300)).min(axis=1, keepdims=True))
         for _ in range(30):
             trial = np.clip(nu + length * step, 0, cap)
             log_trial, dual_trial = at(trial)

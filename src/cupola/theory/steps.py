@@ -12,8 +12,8 @@ from cupola.theory import exact
 from cupola.theory.exact import dot
 
 NEWTON = 60
-"""Newton steps at most; they double the digits of the solution."""
-HALVINGS = 60
+"""Newton steps at most."""
+HALVINGS = 50
 FIXED_POINT = 12
 """Steffensen steps at most."""
 
@@ -52,7 +52,7 @@ def _tilted(old: np.ndarray, advantages: np.ndarray, tau: np.ndarray) -> np.ndar
     for _ in range(NEWTON):
         policy = weights / (mu[..., None] - advantages).clip(1e-300)
         excess = policy.sum(axis=-1) - 1
-        if np.max(np.abs(excess)) < 1e-14:
+        if np.max(np.abs(excess)) < 1e-12:
             break
         slope = np.sum(policy / (mu[..., None] - advantages).clip(1e-300), axis=-1)
         mu = mu + excess / slope
@@ -148,7 +148,7 @@ def _balanced(
         log_policy = right + wrightomega(pull - right)
         policy = np.exp(log_policy)
         total = policy.sum(axis=-1)
-        if np.max(np.abs(total - 1)) < 1e-13:
+        if np.max(np.abs(total - 1)) < 1e-12:
             break
         slope = np.sum(policy / (1 + weight[:, None, None] * old / policy), axis=-1) / total
         mu = mu - np.log(total) / slope

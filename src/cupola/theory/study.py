@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
@@ -86,43 +85,36 @@ def _update(
     return Update(half, alpha, beta, limit), after
 
 
-TITLES: dict[Version, str] = {
-    "printed": "as printed",
-    "corrected": "corrected",
-    "product": "corrected, products of ratios",
-}
-
-
 def claims(sample: Sample) -> Iterator[tuple[str, str, Bound]]:
     """Claim, version and its bound on the sample."""
     both: tuple[Version, ...] = ("printed", "corrected")
-    three: tuple[Version, ...] = ("printed", "corrected", "product")
+    three: tuple[Version, ...] = ("printed", "corrected", "products")
     for version in both:
-        yield "Lemma", TITLES[version], bounds.lemma(sample.some_phi, version)
+        yield "Lemma", version, bounds.lemma(sample.some_phi, version)
     for p in EXPONENTS:
         q = bounds.conjugate(p)
-        title = f"Theorem 1, p = {p:g}, q = {'inf' if q == math.inf else f'{q:g}'}"
+        title = f"Theorem 1 ({p:g}, {q:g})"
         for version in both:
-            yield title, TITLES[version], bounds.theorem_1(sample.some_phi, p, version)
+            yield title, version, bounds.theorem_1(sample.some_phi, p, version)
     for version in three:
         bound = bounds.proposition(sample.reward, "lower", version)
-        yield "Proposition 1", TITLES[version], bound
+        yield "Proposition 1", version, bound
     for version in three:
         bound = bounds.proposition(sample.cost, "upper", version)
-        yield "Proposition 2", TITLES[version], bound
-    yield "Proposition 3, TV to KL", TITLES["printed"], bounds.pinsker(sample.reward)
+        yield "Proposition 2", version, bound
+    yield "Proposition 3, TV-KL", "printed", bounds.pinsker(sample.reward)
     for version in three:
         bound = bounds.proposition(sample.reward, "lower", version, "kl")
-        yield "Proposition 3 in 1", TITLES[version], bound
+        yield "Proposition 3 (of 1)", version, bound
     for version in three:
         bound = bounds.proposition(sample.cost, "upper", version, "kl")
-        yield "Proposition 3 in 2", TITLES[version], bound
+        yield "Proposition 3 (of 2)", version, bound
     for version in both:
         on_return, on_cost = bounds.theorem_2(
             sample.updated_reward, sample.updated_cost, sample.update, version
         )
-        yield "Theorem 2, return", TITLES[version], on_return
-        yield "Theorem 2, cost", TITLES[version], on_cost
+        yield "Theorem 2, return", version, on_return
+        yield "Theorem 2, cost", version, on_cost
 
 
 class Measured(NamedTuple):
