@@ -223,10 +223,11 @@ def theory_tables(record: Record) -> list[Table]:
             )
         tables.append(table)
     table = Table(title="exact CUP against the linear programme")
-    for column in ("CMDPs", "states", "actions", "costs", "worst gap", "worst violation"):
+    headings = ("CMDPs", "solved", "states", "actions", "costs", "worst gap", "worst violation")
+    for column in headings:
         table.add_column(column, justify="right")
     for row in record["exact_cup"]:
-        sizes = (str(row[key]) for key in ("cmdps", "states", "actions", "costs"))
+        sizes = (str(row[key]) for key in ("cmdps", "solved", "states", "actions", "costs"))
         worst = (row["worst_gap"], max(row["worst_violation"], 0.0))
         table.add_row(*sizes, *(f"{100 * x:.3g} %" for x in worst))
     return [*tables, table]

@@ -1,9 +1,9 @@
 """Finite CMDPs as tasks, so that sampled algorithms can be held against the exact optimum.
 
-An observation is the state, one-hot. An action has one component for each action of the CMDP, and the
-largest component is the choice: a Gaussian policy then chooses at random, with any probabilities but 0
-and 1, and comes as close to those as it likes. So the optimum of the linear programme, which may need
-a random choice, can be approached by the policies that cupola trains.
+An observation is the state, one-hot. An action has one component for each action of the CMDP, and
+the largest component is the choice: a Gaussian policy then chooses at random, with any
+probabilities but 0 and 1, and comes as close to those as it likes. So the optimum of the linear
+programme, which may need a random choice, can be approached by the policies that cupola trains.
 
 - `TabularGrid`: a grid world whose short way leads through hazards;
 - `TabularChain`: states in a row, where going towards the reward costs.
@@ -131,10 +131,7 @@ def choice_probabilities(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 
 
 _CMDPS = {
-    "TabularGrid": (
-        grid_world(("S.H.G", "..H..", "....."), gamma=GAMMA, limit=0.5, goal_reward=20.0),
-        ("hazards",),
-    ),
+    "TabularGrid": (grid_world(gamma=GAMMA, limit=0.5), ("hazards",)),
     "TabularChain": (chain(5, gamma=GAMMA, limit=4.0), ("effort",)),
 }
 TASKS = {name: spec_of(name, cmdp, costs) for name, (cmdp, costs) in _CMDPS.items()}

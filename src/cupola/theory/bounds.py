@@ -1,8 +1,8 @@
 """The claims of the paper's Section 3, as printed and corrected, on many cases at once.
 
-Throughout, ``new`` is pi_theta and ``old`` is pi_theta', the policy that samples come from; a case is
-a CMDP, the two policies, lambda and a function phi on the states. docs/theory.md has the statements
-and the proofs of the corrected ones.
+Throughout, ``new`` is pi_theta and ``old`` is pi_theta', the policy that samples come from; a case
+is a CMDP, the two policies, lambda and a function phi on the states. docs/theory.md has the
+statements and the proofs of the corrected ones.
 """
 
 from __future__ import annotations
@@ -148,7 +148,10 @@ class Cases:
 
 
 def identity(cases: Cases) -> np.ndarray:
-    """Error [M] of J(pi) = E[phi(s_0)] + 1/(1-gamma~) sum_t (gamma lambda)^t <d^lambda, delta_t>."""
+    """Error [M] of the lambda-return identity for the new policy.
+
+    J(pi) = E[phi(s_0)] + 1/(1 - gamma~) sum_t (gamma lambda)^t <d^lambda, delta_{pi,t}>.
+    """
     rate = cases.cmdp.gamma * cases.lam
     series = exact.discounted_sum(cases.p_new, cases.delta_new, rate)
     claimed = dot(cases.cmdp.start, cases.phi) + cases.horizon * dot(cases.visits_new, series)
@@ -256,9 +259,7 @@ class Update(NamedTuple):
     limit: np.ndarray  # [M]
 
 
-def theorem_2(
-    reward: Cases, cost: Cases, update: Update, version: Version
-) -> tuple[Bound, Bound]:
+def theorem_2(reward: Cases, cost: Cases, update: Update, version: Version) -> tuple[Bound, Bound]:
     """The two bounds: on J(pi_{k+1}) - J(pi_k) from below, on J^c(pi_{k+1}) - b from above.
 
     The cases hold pi_k as ``old``, pi_{k+1} as ``new`` and the value functions of pi_k as ``phi``.

@@ -1,7 +1,7 @@
 """Finite constrained MDPs: one, or many of the same size side by side.
 
-Axes: ... cases (none for a single CMDP), S states, A actions, K costs. Rewards and costs may depend on
-the next state: r(s, a, s').
+Axes: ... cases (none for a single CMDP), S states, A actions, K costs. Rewards and costs may depend
+on the next state: r(s, a, s').
 """
 
 from __future__ import annotations
@@ -126,9 +126,7 @@ def _check_distributions(name: str, array: np.ndarray) -> None:
     """Refuse negative probabilities and rows along the last axis that do not sum to one."""
     if (array < 0).any():
         at = tuple(np.argwhere(array < 0)[0].tolist())
-        raise CupolaError(
-            f"{name}{list(at)} is {array[at]:g}: probabilities must not be negative."
-        )
+        raise CupolaError(f"{name}{list(at)} is {array[at]:g}: probabilities must not be negative.")
     sums = array.sum(axis=-1)
     wrong = np.abs(sums - 1) > TOLERANCE
     if wrong.any():
@@ -148,10 +146,10 @@ def random_cmdps(
     sparse: bool = False,
     gamma: tuple[float, float] = (0.3, 0.99),
 ) -> Cmdp:
-    """``count`` CMDPs side by side; limits are those of a random policy.
+    """``count`` CMDPs side by side, rewards in [-1.5, 1.5], costs in [0, 1].
 
-    Dense ones draw every row uniformly from the simplex. Sparse ones have one or two next states for
-    each action and a single first state.
+    Dense ones draw every row uniformly from the simplex. Sparse ones have one or two next states
+    for each action and a single first state.
     """
     shape = (count, states, actions, states)
     weights = rng.exponential(size=shape)
@@ -203,7 +201,7 @@ def chain(states: int = 5, slip: float = 0.1, gamma: float = 0.9, limit: float =
     return make_cmdp(transitions, reward, cost, [limit], np.eye(states)[0], gamma)
 
 
-GRID = ("S...", ".HH.", ".HH.", "...G")
+GRID = ("S.HG", "....")
 """A small grid world: S start, G goal, H hazard."""
 
 
@@ -214,12 +212,12 @@ def grid_world(
     gamma: float = 0.99,
     limit: float = 0.5,
     step_reward: float = -1.0,
-    goal_reward: float = 20.0,
+    goal_reward: float = 12.0,
 ) -> Cmdp:
     """A grid with hazards; actions up, right, down, left. One cost: entering a hazard costs 1.
 
-    A slip goes to either side. Walls hold back. A goal pays once and is never left. Starts are uniform
-    over the cells ``S``.
+    A slip goes to either side. Walls hold back. A goal pays once and is never left. Starts are
+    uniform over the cells ``S``.
     """
     if not rows or len({len(row) for row in rows}) != 1 or not set("".join(rows)) <= set("S.HG"):
         raise CupolaError(

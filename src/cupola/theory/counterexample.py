@@ -1,7 +1,7 @@
 """The smallest counter-examples to printed claims, and their proof in exact rational arithmetic.
 
-`search` screens small CMDPs in floating point; `excess` computes one again with fractions and shares no
-code with it.
+`search` screens small CMDPs in floating point; `check` computes one again with fractions and shares
+no code with it.
 """
 
 from __future__ import annotations
@@ -82,7 +82,12 @@ def _candidates(
     policies = np.array(list(itertools.product((ZERO, HALF, ONE), repeat=2)))  # pi(1|s)
     old = np.array([[HALF, HALF]])
     grids = np.indices((len(moves), len(rewards), len(policies))).reshape(3, -1)
-    table = [moves[grids[0]], rewards[grids[1]], policies[grids[2]], np.repeat(old, grids.shape[1], 0)]
+    table = [
+        moves[grids[0]],
+        rewards[grids[1]],
+        policies[grids[2]],
+        np.repeat(old, grids.shape[1], 0),
+    ]
 
     for gamma, lam in itertools.product(rates, repeat=2):
 

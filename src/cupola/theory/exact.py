@@ -80,7 +80,9 @@ def td_errors(cmdp: Cmdp, signal: np.ndarray, phi: np.ndarray) -> np.ndarray:
     return signal + ahead - phi[..., :, None, None]
 
 
-def mean_td_error(cmdp: Cmdp, policy: np.ndarray, signal: np.ndarray, phi: np.ndarray) -> np.ndarray:
+def mean_td_error(
+    cmdp: Cmdp, policy: np.ndarray, signal: np.ndarray, phi: np.ndarray
+) -> np.ndarray:
     """delta^phi_{pi,0}(s) = E[delta | s, a ~ pi], [..., S]; delta_{pi,t} is P_pi^t times it."""
     deltas = expected(cmdp, td_errors(cmdp, signal, phi))
     return np.einsum("...sa,...sa->...s", policy, deltas)

@@ -9,9 +9,9 @@ One iteration, with d = d^lambda, A and A^{c_i} exact for pi_k and kappa = 1/(1 
                  = pi_{k+1/2} exp(-kappa sum_i nu_i A^{c_i}), normalised
 3. dual step     nu = the projection's own prices, which maximise its concave dual
 
-Whatever lambda: d weights both terms of the projection alike and cancels, and where pi_{k+1} = pi_k,
-A - tau kappa sum_i nu_i A^{c_i} is constant over the actions that pi_k takes, so that pi_k is optimal for the
-prices tau kappa nu.
+Where pi_{k+1} = pi_k, A - tau kappa sum_i nu_i A^{c_i} is constant over the actions of pi_k:
+pi_k is optimal for the prices tau kappa nu, whatever lambda. But only lambda = 0 gets there: with
+lambda > 0 the predicted change of a cost is too small already to first order (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cupola.theory.cmdp import Cmdp
 
 NEWTON = 50
 STRONGEST = 1e3
-"""Bound on nu times the largest scaled advantage, reached where no policy is predicted to be safe."""
+"""Bound on nu times the largest rise, reached where no policy is predicted to be safe."""
 RECOVERY = 0.5
 """Share of a violation that one projection takes back: predictions reach only so far."""
 FAINTEST = -30.0
@@ -49,7 +49,7 @@ def run(
     temperature: float = 0.25,
     policy: np.ndarray | None = None,
 ) -> Path:
-    """CUP from ``policy`` [M, S, A] (uniform by default), on M CMDPs side by side (or on one: M = 1).
+    """CUP from ``policy`` [M, S, A] (uniform by default), on M CMDPs or on a single one (M = 1).
 
     tau is ``temperature`` times the largest advantage of the iteration.
     """
@@ -71,10 +71,7 @@ def run(
         )
         gain = exact.advantages(cmdp, policy, cmdp.reward)
         rises = np.stack(
-            [
-                exact.advantages(cmdp, policy, cmdp.costs[:, k])
-                for k in range(cmdp.limits.shape[1])
-            ],
+            [exact.advantages(cmdp, policy, cmdp.costs[:, k]) for k in range(cmdp.limits.shape[1])],
             axis=1,
         )
         rises = kappa[:, None, None, None] * rises
@@ -87,9 +84,7 @@ def run(
         policy = np.exp(log_policy)
         prices.append((tau * kappa)[:, None] * nu)
     value, cost = exact.returns(cmdp, policy)
-    return Path(
-        np.stack([*returns, value]), np.stack([*costs, cost]), np.stack(prices), policy
-    )
+    return Path(np.stack([*returns, value]), np.stack([*costs, cost]), np.stack(prices), policy)
 
 
 def project(
@@ -133,7 +128,7 @@ def project(
         hessian += np.eye(count) * (ridge[:, None] + ~joint)[:, :, None]
         step = np.linalg.solve(hessian, (gradient * joint)[..., None])[..., 0]
         step = np.where(alone, gradient / curvature, step)
-        # Where policies are nearly deterministic the curvature vanishes: no step tilts by more than e^10.
+        # Where policies are nearly deterministic the curvature vanishes; no step tilts beyond e^10.
         length = np.minimum(1, (10 / (size * np.abs(step)).clip(1e-300)).min(axis=1, keepdims=True))
         for _ in range(30):
             trial = np.clip(nu + length * step, 0, cap)

@@ -62,7 +62,11 @@ def tightness(curves: Record, label: str) -> bytes:
     for ax in axes[:, 0]:
         ax.set_ylabel("error / allowed error")
     figure.legend(
-        handles.values(), [NAMES[v] for v in handles], loc="outside upper center", ncols=3, frameon=False
+        handles.values(),
+        [NAMES[v] for v in handles],
+        loc="outside upper center",
+        ncols=3,
+        frameon=False,
     )
     return _png(figure)
 
@@ -74,9 +78,11 @@ def paths(races: list[Race]) -> bytes:
     figure = Figure(figsize=(12, 4.2), layout="constrained")
     axes = figure.subplots(1, len(races))
     for ax, race in zip(np.atleast_1d(axes), races, strict=True):
-        cmdp, best, at = race.cmdp.case(0), race.optima[0], race.path
+        # The one whose limit is worth most: elsewhere the limit hardly matters.
+        i = int(np.argmax([float(optimum.prices[0]) for optimum in race.optima]))
+        cmdp, best = race.cmdp.case(i), race.optima[i]
         limit = float(cmdp.limits[0])
-        costs, returns = at.costs[:, 0, 0], at.returns[:, 0]
+        costs, returns = race.path.costs[:, i, 0], race.path.returns[:, i]
         lowest = lp.lowest_cost(cmdp, 0)
         right = max(costs.max(), limit) + 0.1 * (max(costs.max(), limit) - lowest)
         grid = np.linspace(lowest * (1 + 1e-9) + 1e-12, right, 60)

@@ -18,6 +18,8 @@ SPARSE_SHARE = 4
 RACES = ((3, 2, 1), (5, 3, 1), (8, 4, 1), (6, 3, 3))
 """States, actions and costs of the CMDPs that exact CUP is run on."""
 RACE_SIZE = 25
+LAMBDA = 0.9
+"""Of the one race that weights states by d^lambda with lambda > 0."""
 BINS = 10
 
 
@@ -35,7 +37,7 @@ def make(cases: int, seed: int, progress: Progress) -> Report:
         raise CupolaError(f"cases must be at least 1, not {cases}.")
     if seed < 0:
         raise CupolaError(f"seed must not be negative, not {seed}.")
-    streams = [np.random.default_rng([seed, i]) for i in range(3)]
+    streams = [np.random.default_rng([seed, i]) for i in range(4)]
     dense = study.run(streams[0], cases, False, progress)
     sparse = study.run(streams[1], max(1, cases // SPARSE_SHARE), True, progress)
     found = []
@@ -46,17 +48,17 @@ def make(cases: int, seed: int, progress: Progress) -> Report:
     for i, (states, actions, costs) in enumerate(RACES):
         races.append(study.race(streams[2], RACE_SIZE, states, actions, costs))
         progress("exact CUP against the linear programme", i + 1, len(RACES))
+    biased = study.race(streams[3], RACE_SIZE, *RACES[1], lam=LAMBDA)
     by_lambda, by_distance = curves(dense, "lambda"), curves(dense, "distance")
     record = {
         "cupola": __version__,
         "cases": cases,
         "seed": seed,
-        "identity_worst_relative_error": float(
-            max(dense.identity.max(), sparse.identity.max())
-        ),
+        "identity_worst_relative_error": float(max(dense.identity.max(), sparse.identity.max())),
         "dense": study.summary(dense),
         "sparse": study.summary(sparse),
         "exact_cup": [race_record(race) for race in races],
+        "exact_cup_lambda": {"lambda": LAMBDA, **race_record(biased)},
         "tightness_by_lambda": by_lambda,
         "tightness_by_distance": by_distance,
     }
@@ -97,6 +99,7 @@ def race_record(race: Race) -> Record:
         "actions": cmdp.actions,
         "costs": cmdp.limits.shape[1],
         "iterations": len(race.path.returns) - 1,
+        "solved": int(((np.abs(race.gap[-1]) < 0.01) & (race.violation[-1] < 1e-3)).sum()),
         "worst_gap": float(np.abs(race.gap[-1]).max()),
         "median_gap": float(np.median(np.abs(race.gap[-1]))),
         "worst_violation": float(race.violation[-1].max()),

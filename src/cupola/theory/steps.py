@@ -138,7 +138,7 @@ def _priced(
 def _balanced(
     old: np.ndarray, half: np.ndarray, push: np.ndarray, weight: np.ndarray
 ) -> np.ndarray:
-    """The distribution with log pi - weight old / pi = mu + log half - push, mu [M, S] by Newton."""
+    """The policy with log pi - weight old / pi = mu + log half - push, mu [M, S] by Newton."""
     target = np.log(half) - push
     pull = np.log((weight[:, None, None] * old).clip(1e-300))
     mu = -np.log(np.sum(np.exp(target - target.max(axis=-1, keepdims=True)), axis=-1))

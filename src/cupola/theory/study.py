@@ -39,8 +39,8 @@ class Sample(NamedTuple):
 def draw(rng: np.random.Generator, count: int, states: int, actions: int, sparse: bool) -> Sample:
     """``count`` cases of one size.
 
-    lambda is 0 in an eighth of the cases, 1 in a sixteenth and uniform in the others; the new policy
-    lies between a thousandth and all of the way to a random one; phi is V in half of the cases.
+    lambda is 0 in an eighth of the cases, 1 in a sixteenth and uniform in the others; the new
+    policy lies between a thousandth and all of the way to a random one; phi is V in half of them.
     """
     cmdp = random_cmdps(rng, count, states, actions, sparse=sparse)
     old = random_policies(rng, count, states, actions)
@@ -68,9 +68,7 @@ def _update(
 ) -> tuple[Update, np.ndarray]:
     """One exact CUP iteration with random alpha, beta and a limit that pi_k meets."""
     count = len(lam)
-    visits = exact.lambda_visits(
-        cmdp.start, exact.state_transitions(cmdp, old), cmdp.gamma, lam
-    )
+    visits = exact.lambda_visits(cmdp.start, exact.state_transitions(cmdp, old), cmdp.gamma, lam)
     horizon = (1 - cmdp.gamma * lam) / (1 - cmdp.gamma)
     gain = exact.advantages(cmdp, old, cmdp.reward)
     rise = horizon[:, None, None] * exact.advantages(cmdp, old, cmdp.costs[:, 0])
