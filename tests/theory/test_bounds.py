@@ -8,10 +8,13 @@ from cupola.theory.bounds import Cases
 from cupola.theory.cmdp import random_cmdps, random_policies
 
 
+SIZES = ((2, 2), (4, 3), (8, 4))
+
+
 @pytest.fixture(scope="module", name="result")
 def result_fixture():
     return {
-        family: study.run(np.random.default_rng(3), 105, family == "sparse", lambda *_: None)
+        family: study.run(np.random.default_rng(3), 105, family == "sparse", sizes=SIZES)
         for family in ("dense", "sparse")
     }
 
@@ -22,7 +25,6 @@ def test_no_corrected_claim_is_violated_and_the_identity_holds(result, family):
     for (claim, version), measured in result[family].claims.items():
         if version != "printed" or "TV-KL" in claim:
             assert not measured.violated.any(), (claim, version)
-            assert (measured.tightness[np.isfinite(measured.tightness)] <= 1 + 1e-6).all()
 
 
 def test_printed_theorem_1_fails_often_but_not_at_lambda_0(result):

@@ -55,7 +55,10 @@ def test_bad_input_is_one_sentence(changes, sentence):
 def test_policies_are_checked():
     cmdp = make_cmdp(**given())
     assert check_policy(cmdp, [[0.5, 0.5], [1, 0]]).shape == (2, 2)
-    for policy, sentence in (([[0.5, 0.6], [1, 0]], "sums to 1.1"), ([[1.0, 0.0]], "has the shape")):
+    for policy, sentence in (
+        ([[0.5, 0.6], [1, 0]], "sums to 1.1"),
+        ([[1.0, 0.0]], "has the shape"),
+    ):
         with pytest.raises(CupolaError, match=sentence):
             check_policy(cmdp, policy)
 

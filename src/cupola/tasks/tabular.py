@@ -131,7 +131,7 @@ def choice_probabilities(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 
 
 _CMDPS = {
-    "TabularGrid": (grid_world(gamma=GAMMA, limit=0.5), ("hazards",)),
+    "TabularGrid": (grid_world(gamma=GAMMA, limit=0.2), ("hazards",)),
     "TabularChain": (chain(5, gamma=GAMMA, limit=4.0), ("effort",)),
 }
 TASKS = {name: spec_of(name, cmdp, costs) for name, (cmdp, costs) in _CMDPS.items()}

@@ -201,7 +201,7 @@ def chain(states: int = 5, slip: float = 0.1, gamma: float = 0.9, limit: float =
     return make_cmdp(transitions, reward, cost, [limit], np.eye(states)[0], gamma)
 
 
-GRID = ("S.HG", "....")
+GRID = ("SSHG", "SSS.")
 """A small grid world: S start, G goal, H hazard."""
 
 
@@ -210,7 +210,7 @@ def grid_world(
     *,
     slip: float = 0.1,
     gamma: float = 0.99,
-    limit: float = 0.5,
+    limit: float = 0.2,
     step_reward: float = -1.0,
     goal_reward: float = 12.0,
 ) -> Cmdp:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,7 +16,7 @@ Record: TypeAlias = dict[str, Any]
 Progress: TypeAlias = Callable[[str, int, int], None]
 """Told what is done: a title, how many and of how many."""
 
-STATES, ACTIONS = range(2, 9), range(2, 5)
+SIZES = tuple((states, actions) for states in range(2, 9) for actions in range(2, 5))
 CHUNK = 250
 """Cases of one size that are computed together: enough for speed, small in memory."""
 TOLERANCE = 1e-9
@@ -133,9 +133,14 @@ class Study(NamedTuple):
     claims: dict[tuple[str, str], Measured]
 
 
-def run(rng: np.random.Generator, count: int, sparse: bool, progress: Progress) -> Study:
-    """``count`` cases, spread evenly over 2 to 8 states and 2 to 4 actions."""
-    sizes = [(s, a) for s in STATES for a in ACTIONS]
+def run(
+    rng: np.random.Generator,
+    count: int,
+    sparse: bool,
+    progress: Progress = lambda title, done, total: None,
+    sizes: Sequence[tuple[int, int]] = SIZES,
+) -> Study:
+    """``count`` cases, spread evenly over the ``sizes`` (states, actions)."""
     parts: list[Study] = []
     done = 0
     title = "sparse cases" if sparse else "dense cases"
