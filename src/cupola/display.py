@@ -213,21 +213,22 @@ def theory_tables(record: Record) -> list[Table]:
             table.add_column(column, justify="left" if left else "right")
         for row in rows:
             tight = row["median_tightness"]
+            shown = "" if tight is None else f"{tight:.3f}" if tight >= 0.01 else f"{tight:.1e}"
             table.add_row(
                 row["claim"],
                 row["version"],
                 str(row["violations"]),
                 f"{row['worst_violation']:.3g}" if row["violations"] else "",
-                f"{tight:.3f}" if tight >= 0.01 else f"{tight:.1e}",
+                shown,
                 f"{100 * row['vacuous']:.0f} %",
             )
         tables.append(table)
     table = Table(title="exact CUP against the linear programme")
-    headings = ("CMDPs", "solved", "states", "actions", "costs", "worst gap", "worst violation")
-    for column in headings:
+    sizes = ("cmdps", "solved", "states", "actions", "costs")
+    for column in (*sizes, "worst gap", "worst violation"):
         table.add_column(column, justify="right")
     for row in record["exact_cup"]:
-        sizes = (str(row[key]) for key in ("cmdps", "solved", "states", "actions", "costs"))
         worst = (row["worst_gap"], max(row["worst_violation"], 0.0))
-        table.add_row(*sizes, *(f"{100 * x:.3g} %" for x in worst))
+        counts = (str(row[key]) for key in sizes)
+        table.add_row(*counts, *(f"{100 * x:.3g} %" for x in worst))
     return [*tables, table]

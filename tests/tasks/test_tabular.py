@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
+from scipy.special import ndtri
 
 import cupola
 from cupola.errors import CupolaError
 from cupola.tasks.tabular import TASKS, TabularTask, choice_probabilities, make, spec_of
-from cupola.theory import exact, grid_world, make_cmdp, solve
+from cupola.theory import grid_world, make_cmdp, solve
 from cupola.theory.cmdp import random_cmdps
 
 GRID = grid_world()
@@ -40,7 +41,7 @@ def test_sampled_returns_are_the_exact_ones():
         costs += running * gamma**t * step.costs[:, 0]
         running &= ~step.terminated
         obs = step.obs
-    known = task.assess(biased, gamma, (5.0,))
+    known = task.assess(biased, gamma, (5.0,))  # what is cut after 50 steps is within the noise
     error = 4 * totals.std() / 2000**0.5
     assert known["exact_return"] == pytest.approx(totals.mean(), abs=error)
     error = 4 * costs.std() / 2000**0.5
@@ -50,7 +51,7 @@ def test_sampled_returns_are_the_exact_ones():
 def test_the_gap_is_that_to_the_linear_programme():
     task = make("TabularGrid", 2, ("hazards",), 1)
     optimum = solve(GRID)
-    known = task.assess(biased, 0.99, (0.2,))
+    known = task.assess(biased, 0.9, (0.2,))
     assert known["optimum"] == pytest.approx(optimum.value)
     gap = (optimum.value - known["exact_return"]) / optimum.value
     assert known["optimum_gap"] == pytest.approx(gap)
@@ -64,12 +65,10 @@ def test_the_gap_is_that_to_the_linear_programme():
     random_state = int(np.argmax((wanted > 0.01).sum(axis=1)))
     share = wanted[random_state].max()
     order = np.argsort(wanted[random_state])
-    from scipy.special import ndtri
-
     rows[random_state, order[-1]] = ndtri(share) * 2**0.5 * 1e-3
     rows[random_state, order[-2]] = 0.0
     rows[random_state, order[:-2]] = -1.0
-    assert task.assess(best, 0.99, (0.2,))["optimum_gap"] == pytest.approx(0, abs=1e-5)
+    assert task.assess(best, 0.9, (0.2,))["optimum_gap"] == pytest.approx(0, abs=1e-5)
 
 
 def test_an_infeasible_limit_is_said():
@@ -92,3 +91,39 @@ def test_any_cmdp_is_a_task():
     assert set(state) <= set(range(5))
     assert (spec.obs_size, spec.act_size, spec.time_limit) == (5, 3, 7)
     assert [cost.name for cost in spec.costs] == ["first", "second"]
+
+
+SHARED = {
+    "batch_size": 1000,
+    "hidden": (16,),
+    "normalise_obs": False,
+    "learning_rate": 3e-3,
+    "iterations": 60,
+    "gamma": 0.9,
+    "checkpoint_every": 100,
+    "threads": 1,
+}
+OWN = {
+    "cup": {"minibatch_size": 100},
+    "focops": {"minibatch_size": 100, "dual_lr": 0.5},
+    "ppo_lag": {"minibatch_size": 100, "dual_lr": 0.1, "nu_max": 10.0},
+    "trpo_lag": {"delta": 0.02, "dual_lr": 0.5, "nu_max": 10.0},
+    "cpo": {"delta": 0.02},
+    "pcpo": {"delta": 0.02},
+}
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("algo", OWN)
+def test_every_constrained_algorithm_comes_within_5_percent_of_the_optimum(algo, tmp_path):
+    run = cupola.train(algo, "TabularGrid", out=tmp_path / "run", **SHARED, **OWN[algo])
+    last = run.metrics[-10:]
+    gap = np.mean([line["optimum_gap"] for line in last])
+    cost = np.mean([line["exact_cost/hazards"] for line in last])
+    assert abs(gap) < 0.05
+    assert cost < 1.05 * TASKS["TabularGrid"].costs[0].limit
+    # Updates do what they were predicted to do, on the whole.
+    later = run.metrics[5:]
+    predicted = np.array([line["return_change_predicted"] for line in later])
+    measured = np.array([line["return_change_measured"] for line in later])
+    assert np.corrcoef(predicted, measured)[0, 1] > 0

@@ -7,7 +7,6 @@ from cupola.theory import bounds, exact, study
 from cupola.theory.bounds import Cases
 from cupola.theory.cmdp import random_cmdps, random_policies
 
-
 SIZES = ((2, 2), (4, 3), (8, 4))
 
 

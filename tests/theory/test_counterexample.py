@@ -47,7 +47,7 @@ def test_it_is_tiny_and_holds_exactly_and_in_floating_point(found, name):
 
 
 def test_the_example_to_proposition_1_by_hand(found):
-    """From state 0, action 1 leads to state 1, whose action 1 pays 1; the new policy never takes it.
+    """Action 1 leads from state 0 to state 1, where it pays 1; the new policy never takes it there.
 
     J(old) = 1/2 (1/2 V(1)), V(1) = 1/2 + 1/2 V(0): J(old) = 1/5. J(new) = 0.
     """

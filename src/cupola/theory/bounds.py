@@ -42,11 +42,17 @@ class Bound(NamedTuple):
 
     @property
     def tightness(self) -> np.ndarray:
-        """Error of the surrogate over the error that the claim allows, [M]; 1 is tight."""
+        """Error of the surrogate over the error that the claim allows, [M]; above 1 it fails.
+
+        NaN where a one-sided claim's surrogate errs on the harmless side.
+        """
         allowed = np.fmin(self.surrogate - self.lower, self.upper - self.surrogate)
-        error = np.abs(self.truth - self.surrogate)
+        error = self.truth - self.surrogate
+        harmless = np.where(error > 0, self.upper, -self.lower) == np.inf
+        error = np.abs(error)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(allowed > 0, error / allowed, np.where(error > 1e-12, np.inf, 1.0))
+            ratio = np.where(allowed > 0, error / allowed, np.where(error > 1e-12, np.inf, 1.0))
+        return np.where(harmless, np.nan, ratio)
 
     @property
     def vacuous(self) -> np.ndarray:

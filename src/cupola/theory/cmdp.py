@@ -209,10 +209,10 @@ def grid_world(
     rows: Sequence[str] = GRID,
     *,
     slip: float = 0.1,
-    gamma: float = 0.99,
+    gamma: float = 0.9,
     limit: float = 0.2,
-    step_reward: float = -1.0,
-    goal_reward: float = 12.0,
+    step_reward: float = 0.0,
+    goal_reward: float = 10.0,
 ) -> Cmdp:
     """A grid with hazards; actions up, right, down, left. One cost: entering a hazard costs 1.
 

@@ -44,12 +44,12 @@ def tightness(curves: Record, label: str) -> bytes:
     handles: dict[str, Any] = {}
     for ax, claim in zip(axes.flat, PANELS, strict=True):
         for version, colour in COLOURS.items():
-            heights = curves["median"].get(f"{claim} | {version}")
-            if heights is None:
+            curve = curves.get(f"{claim} | {version}")
+            if curve is None:
                 continue
-            finite = np.where(np.isfinite(heights), heights, np.nan)
+            heights = np.array(curve["median"], float)
             (handles[version],) = ax.plot(
-                curves["centres"], finite, color=colour, marker="o", markersize=3, label=version
+                curve["x"], heights, color=colour, marker="o", markersize=3, label=version
             )
         ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
         ax.set_yscale("log")
