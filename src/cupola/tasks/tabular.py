@@ -51,12 +51,15 @@ class TabularTask(Task):
         self._final = stays & idle
         self._clock = Clock(num_envs, spec.time_limit)
         self._states = np.zeros(num_envs, np.int64)
+        # Not the clock's count, which begins later where starts are staggered.
+        self._taken = np.zeros(num_envs, np.int64)
         self._luck = np.zeros((num_envs, 1 + spec.time_limit))
         self._optima: dict[tuple[float, tuple[float, ...]], float] = {}
 
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
         self._clock.start(seed, stagger)
         self._draw(range(self.num_envs))
+        self._taken[:] = 0
         self._states = np.searchsorted(self._first, self._luck[:, 0], side="right")
         return self._observe(self._states)
 
@@ -69,7 +72,7 @@ class TabularTask(Task):
 
     def step(self, actions: np.ndarray) -> Step:
         states, choices = self._states, actions.argmax(axis=1)
-        luck = self._luck[np.arange(self.num_envs), 1 + self._clock.elapsed]
+        luck = self._luck[np.arange(self.num_envs), 1 + self._taken]
         after = (luck[:, None] >= self._bounds[states, choices]).sum(axis=1)
         reward = self._cmdp.reward[states, choices, after]
         costs = self._cmdp.costs[:, states, choices, after].T
@@ -81,6 +84,8 @@ class TabularTask(Task):
         self._draw(ended.tolist())
         begun = np.searchsorted(self._first, self._luck[ended, 0], side="right")
         self._states[ended] = begun
+        self._taken += 1
+        self._taken[ended] = 0
         return Step(
             self._observe(self._states), self._observe(after), reward, costs, terminated, truncated
         )
@@ -108,11 +113,12 @@ class TabularTask(Task):
         }
 
     def save(self) -> State:
-        return {"states": self._states.copy(), **self._clock.save()}
+        state = {"states": self._states.copy(), "taken": self._taken.copy()}
+        return state | self._clock.save()
 
     def restore(self, state: State) -> np.ndarray:
         self._clock.restore(state)
-        self._states = state["states"].copy()
+        self._states, self._taken = state["states"].copy(), state["taken"].copy()
         self._draw(range(self.num_envs))
         return self._observe(self._states)
 

@@ -53,6 +53,7 @@ def tightness(curves: Record, label: str) -> bytes:
             )
         ax.axhline(1.0, color="black", linewidth=0.8, linestyle="--")
         ax.set_yscale("log")
+        ax.set_ylim(bottom=max(ax.get_ylim()[0], 1e-4))  # at lambda = 1 some errors vanish
         if logarithmic:
             ax.set_xscale("log")
         ax.set_title(claim, fontsize=10)
