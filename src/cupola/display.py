@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
 from cupola.evaluation import Evaluation, Interval
@@ -53,6 +53,36 @@ class ProgressDisplay:
             self._printed = time.monotonic()
             width = len(str(self._iterations))
             print(f"{done:{width}}/{self._iterations}  {line}", flush=True)
+
+
+class CountDisplay:
+    """Progress of work that is counted: a live bar in a terminal, plain lines elsewhere."""
+
+    def __init__(self, console: Console) -> None:
+        self._printed = -math.inf
+        self._tasks: dict[str, TaskID] = {}
+        self._bar: Progress | None = None
+        if console.is_terminal:
+            columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
+            self._bar = Progress(*columns, console=console)
+
+    def __enter__(self) -> CountDisplay:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def __call__(self, title: str, done: int, total: int) -> None:
+        if self._bar:
+            if title not in self._tasks:
+                self._tasks[title] = self._bar.add_task(title, total=total)
+            self._bar.update(self._tasks[title], completed=done)
+        elif time.monotonic() - self._printed > PLAIN_SECONDS or done == total:
+            self._printed = time.monotonic()
+            print(f"{done}/{total}  {title}", flush=True)
 
 
 def outcome(metrics: Record) -> str:
@@ -169,3 +199,36 @@ def bench_table(result: dict[str, Any]) -> Table:
     table.add_row("training / ceiling", f"{100 * result['ratio']:.0f} %", "")
     table.add_row("  of standing robots", f"{100 * result['standing_ratio']:.0f} %", "")
     return table
+
+
+def theory_tables(record: Record) -> list[Table]:
+    """The claims on dense and on sparse cases, and exact CUP against the optimum."""
+    tables = []
+    for family in ("dense", "sparse"):
+        rows = record[family]
+        table = Table(title=f"{rows[0]['cases']} {family} random cases")
+        headings = ("claim", "version", "violated", "worst", "tightness", "vacuous")
+        for column in headings:
+            left = column in ("claim", "version")
+            table.add_column(column, justify="left" if left else "right")
+        for row in rows:
+            tight = row["median_tightness"]
+            shown = "" if tight is None else f"{tight:.3f}" if tight >= 0.01 else f"{tight:.1e}"
+            table.add_row(
+                row["claim"],
+                row["version"],
+                str(row["violations"]),
+                f"{row['worst_violation']:.3g}" if row["violations"] else "",
+                shown,
+                f"{100 * row['vacuous']:.0f} %",
+            )
+        tables.append(table)
+    table = Table(title="exact CUP against the linear programme")
+    sizes = ("cmdps", "solved", "states", "actions", "costs")
+    for column in (*sizes, "worst gap", "worst violation"):
+        table.add_column(column, justify="right")
+    for row in record["exact_cup"]:
+        worst = (row["worst_gap"], max(row["worst_violation"], 0.0))
+        counts = (str(row[key]) for key in sizes)
+        table.add_row(*counts, *(f"{100 * x:.3g} %" for x in worst))
+    return [*tables, table]

@@ -12,16 +12,10 @@ import numpy as np
 from cupola import nets
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
-from cupola.tasks.base import State, Task
+from cupola.tasks.base import Actor, State, Task
 from cupola.types import Rollout
 
 _POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-crew")
-
-Actor = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""Actions [N, A] for the inputs of raw observations [N, I] and unit noise [N, A].
-
-Discrete actions are 1 for the choice and 0 elsewhere.
-"""
 
 
 def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool) -> Actor:

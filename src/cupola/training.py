@@ -29,6 +29,7 @@ from cupola.core import distributions
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.errors import CupolaError
+from cupola.outlook import Outlook
 from cupola.rollout import (
     Crew,
     Estimates,
@@ -94,6 +95,7 @@ class Trainer:
             self._start_from(Path(options.start_from))
         window = getattr(algorithm, "cost_window", 0)
         self.estimates = Estimates(self.problem.discounted, algorithm.gamma, window)
+        self.outlook = Outlook(len(costs), algorithm.gamma)
         seed = environment_seed(options.seed, "train")
         for crew in self.crews:
             crew.start(seed)
@@ -127,6 +129,7 @@ class Trainer:
         for crew in self.crews:
             self._check_finite("rollout", {"obs": crew.obs})
         self.estimates.absorb(finished)
+        self.outlook.absorb(finished)
         collected = time.perf_counter()
         normalised, moments = self._prepare(self.moments, rollout)
         progress = self.iteration / self.config.options.iterations
@@ -139,10 +142,14 @@ class Trainer:
         learner, report = self._algorithm.update(self.learner, batch, update_key)
         report = jax.device_get(report)
         self._check_finite("update", report)
+        forecast = report.pop("forecast", None)
+        if forecast is not None:
+            report |= self.outlook.compare(forecast, self.estimates.horizons)
         updated = time.perf_counter()
         self.learner, self.moments = learner, moments
         self.iteration += 1
         metrics = self._record(finished, report)
+        metrics |= self.crews[0].task.assess(act, config.gamma, self.problem.limits)
         timings = {
             "iteration": self.iteration,
             "rollout_seconds": collected - began,
@@ -191,6 +198,7 @@ class Trainer:
         for i, crew in enumerate(self.crews):
             arrays |= {f"crew{i}.{k}": v for k, v in crew.save().items()}
         arrays |= {f"estimates.{k}": v for k, v in self.estimates.save().items()}
+        arrays |= {f"outlook.{k}": v for k, v in self.outlook.save().items()}
         return arrays
 
     def restore(self, iteration: int, arrays: checkpoints.Arrays) -> None:
@@ -200,6 +208,7 @@ class Trainer:
         for i, crew in enumerate(self.crews):
             crew.restore(strip(f"crew{i}.", arrays))
         self.estimates.restore(strip("estimates.", arrays))
+        self.outlook.restore(strip("outlook.", arrays))
 
     def close(self) -> None:
         for crew in self.crews:

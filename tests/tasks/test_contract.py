@@ -19,6 +19,7 @@ ENVS, STEPS = 40, 30
 SEED = 7
 ONE_STEP = [name for name, spec in specs().items() if spec.time_limit == 1]
 WITHOUT_RANDOMNESS = {"ProbeQuadratic", "ProbeTwoCosts"}
+FEW_STATES = {"TabularGrid", "TabularChain"}  # two episodes may well begin, or end, in the same one
 
 # Crowded scenes take ten times as long and run the same code as the emptier ones.
 CROWDED = {"PointGoal2", "CarGoal2", "PointButton2", "CarButton2"}
@@ -100,7 +101,7 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_others(name):
     assert_same_bits(once, again)
     assert_same_bits(once, play(task))  # a used task begins anew
     if name not in WITHOUT_RANDOMNESS:
-        assert not np.any(np.all(once.first == other.first, axis=1))
+        assert name in FEW_STATES or not np.any(np.all(once.first == other.first, axis=1))
         assert not np.array_equal(once.steps.reward, other.steps.reward)
 
 
@@ -114,7 +115,8 @@ def test_an_environment_is_its_seed_and_not_its_place(name):
         steps = stacked([task.step(a[i : i + 1]) for a in actions_of(make(name, 3), 60)])
         mine = Trajectory(batch.first[i : i + 1], Step(*(x[:, i : i + 1] for x in batch.steps)))
         assert_same_bits(mine, Trajectory(first, steps))
-    assert len(np.unique(batch.first, axis=0)) == (1 if name in WITHOUT_RANDOMNESS else 3)
+    if name not in FEW_STATES:
+        assert len(np.unique(batch.first, axis=0)) == (1 if name in WITHOUT_RANDOMNESS else 3)
 
 
 @every_task
@@ -163,7 +165,8 @@ def test_final_obs_belongs_to_the_old_episode_and_obs_to_the_new_one(name):
     cut, whole = staggered(name), play(make(name), stagger=False)
     ended = cut.ended
     np.testing.assert_array_equal(cut.steps.obs[~ended], cut.steps.final_obs[~ended])
-    assert not np.any(np.all(cut.steps.obs == cut.steps.final_obs, axis=2)[ended])
+    if name not in FEW_STATES:
+        assert not np.any(np.all(cut.steps.obs == cut.steps.final_obs, axis=2)[ended])
     # Where the time limit cut a first episode, the same episode goes on in the other batch.
     firsts = ended & (ended.cumsum(axis=0) == 1)
     compared = firsts & cut.steps.truncated & (whole.ended.cumsum(axis=0) == 0)
@@ -175,7 +178,7 @@ def test_final_obs_belongs_to_the_old_episode_and_obs_to_the_new_one(name):
         begins = cut.steps.obs[firsts[:, env].argmax(), env]
         assert later.ended[:, env].any()
         np.testing.assert_array_equal(begins, later.steps.obs[later.ended[:, env].argmax(), env])
-        assert not np.array_equal(begins, cut.first[env])
+        assert name in FEW_STATES or not np.array_equal(begins, cut.first[env])
 
 
 @pytest.mark.parametrize("name", [name for name in specs() if name not in CROWDED])

@@ -17,6 +17,7 @@ from cupola import nets
 from cupola.core import critics, duals
 from cupola.core.advantages import Scaling, TimeLimit, scale
 from cupola.core.critics import Fit
+from cupola.core.forecast import Forecast, forecast
 from cupola.core.minibatch import (
     Descent,
     PolicyDescent,
@@ -244,11 +245,16 @@ def raised(
     )
 
 
-def make_samples(config: OnPolicyConfig) -> Callable[[Learner, Batch], Samples]:
-    """Compiled: advantages and value targets of a batch, reward advantages standardised."""
+def make_samples(
+    config: OnPolicyConfig,
+) -> Callable[[Learner, Batch], tuple[Samples, jax.Array]]:
+    """Compiled: the samples of a batch, reward advantages standardised.
+
+    Beside them the advantages [B, 1 + K] as they were, the reward's first.
+    """
 
     @jax.jit
-    def samples_of(learner: Learner, batch: Batch) -> Samples:
+    def samples_of(learner: Learner, batch: Batch) -> tuple[Samples, jax.Array]:
         samples = draw(
             learner.policy,
             learner.critics,
@@ -257,9 +263,32 @@ def make_samples(config: OnPolicyConfig) -> Callable[[Learner, Batch], Samples]:
             lam=config.lam,
             time_limit=config.time_limit,
         )
-        return samples._replace(adv_r=scale(samples.adv_r, "standardise"))
+        advantages = jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
+        return samples._replace(adv_r=scale(samples.adv_r, "standardise")), advantages
 
     return samples_of
+
+
+def make_forecast(
+    config: OnPolicyConfig, problem: Problem
+) -> Callable[[nets.Policy, Samples, jax.Array, Batch], Forecast]:
+    """Compiled: what the samples of the old policy predict for an updated one."""
+
+    @jax.jit
+    def forecast_of(
+        policy: nets.Policy, samples: Samples, advantages: jax.Array, batch: Batch
+    ) -> Forecast:
+        return forecast(
+            policy,
+            samples,
+            advantages,
+            batch.rollout,
+            gamma=config.gamma,
+            lam=config.lam,
+            discounted=problem.discounted,
+        )
+
+    return forecast_of
 
 
 def make_fit(config: OnPolicyConfig) -> Callable[[Fit, Samples, Batch, np.ndarray], Fit]:
@@ -421,10 +450,15 @@ def assembled(
     learn: Learn,
     init: Callable[[jax.Array], Learner] | None = None,
 ) -> Algorithm:
-    """The algorithm that draws samples of a batch and learns from them."""
-    samples_of = make_samples(config)
+    """The algorithm that draws samples of a batch, learns from them and says what to expect.
+
+    Its metrics carry a `Forecast`, which the training loop compares with the next batch.
+    """
+    samples_of, forecast_of = make_samples(config), make_forecast(config, problem)
 
     def update(learner: Learner, batch: Batch, key: jax.Array) -> tuple[Learner, Metrics]:
-        return learn(learner, samples_of(learner, batch), batch, key)
+        samples, advantages = samples_of(learner, batch)
+        moved, metrics = learn(learner, samples, batch, key)
+        return moved, metrics | {"forecast": forecast_of(moved.policy, samples, advantages, batch)}
 
     return Algorithm(init or (lambda key: init_learner(key, config, problem)), update)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -12,6 +12,12 @@ from cupola.errors import CupolaError
 from cupola.types import Cost, Step
 
 State = dict[str, np.ndarray]
+
+Actor: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Actions [N, A] for the inputs of raw observations [N, I] and unit noise [N, A].
+
+Discrete actions are 1 for the choice and 0 elsewhere.
+"""
 
 
 class Scaled(NamedTuple):
@@ -107,6 +113,13 @@ class Task(ABC):
     def physics(self, actions: np.ndarray) -> None:
         """Step the engine and nothing else: the ceiling that benchmarks compare with."""
         self.step(actions)
+
+    def assess(self, act: Actor, gamma: float, limits: tuple[float, ...]) -> dict[str, float]:
+        """Further metrics of a policy, where a task can tell more than its samples; none here.
+
+        ``limits`` are those of ``costs``.
+        """
+        return {}
 
     @abstractmethod
     def save(self) -> State:
