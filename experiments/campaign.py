@@ -57,14 +57,11 @@ CAMPAIGNS = {
         variants={name: (name,) for name in ALGORITHMS},
         iterations=200,
     ),
-    "recovery-start": Campaign(
-        tasks=("SwimmerSpeed",), seeds=(0,), variants={"ppo": ("ppo",)}, iterations=150
-    ),
     "recovery": Campaign(
-        tasks=("SwimmerSpeed",),
+        tasks=("HopperSpeed",),
         seeds=(0,),
         variants={
-            name: (name, "--start-from", "runs/recovery-start/SwimmerSpeed-ppo-0")
+            name: (name, "--start-from", "runs/baselines/HopperSpeed-ppo-0")
             for name in ALGORITHMS[:6]
         },
         iterations=150,
@@ -80,7 +77,7 @@ class Cell(NamedTuple):
 
 def cells_of(campaign: Campaign, folder: Path) -> list[Cell]:
     cells = []
-    for task, seed, variant in product(campaign.tasks, campaign.seeds, campaign.variants):
+    for seed, task, variant in product(campaign.seeds, campaign.tasks, campaign.variants):
         name = f"{task}-{variant}-{seed}"
         options = ("--seed", str(seed), "--iterations", str(campaign.iterations))
         where = ("--out", str(folder / name), "--threads", "1", "--checkpoint-every", "25")
