@@ -1,19 +1,25 @@
 """Predicted and measured changes, on a CMDP where both are known exactly."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from cupola import nets
-from cupola.core.forecast import Forecast, forecast
-from cupola.core.samples import draw, ratio
+from cupola.core import forecast as forecasts
+from cupola.core import samples as drawn
+from cupola.core.forecast import Forecast
+from cupola.core.samples import ratio
 from cupola.outlook import Outlook
 from cupola.rollout import Finished
 from cupola.types import Rollout
 
 T, N, O, A, K = 40, 3, 2, 1, 2  # noqa: E741
 GAMMA, LAM = 0.9, 0.6
+draw = jax.jit(partial(drawn.draw, gamma=GAMMA, lam=LAM, time_limit="bootstrap"))
+forecast = jax.jit(partial(forecasts.forecast, gamma=GAMMA, lam=LAM, discounted=(True, False)))
 
 
 @pytest.fixture(scope="module", name="batch")
@@ -33,11 +39,9 @@ def batch_fixture():
         truncated=np.zeros((T, N), bool),
         times=times.astype(np.int32),
     )
-    samples = draw(policy, critics, rollout, gamma=GAMMA, lam=LAM, time_limit="bootstrap")
+    samples = draw(policy, critics, rollout)
     advantages = jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
-    found = forecast(
-        moved, samples, advantages, rollout, gamma=GAMMA, lam=LAM, discounted=(True, False)
-    )
+    found = forecast(moved, samples, advantages, rollout)
     return rollout, critics, moved, samples, advantages, found
 
 
@@ -58,19 +62,10 @@ def test_start_and_residual_give_back_the_discounted_return(batch):
     following = rollout.next_obs.copy()
     following[:-1] = rollout.obs[1:]
     whole = rollout._replace(next_obs=following)
-    samples = draw(
-        nets.init_policy(jax.random.key(0), O, A, (4,), -0.5, 1.0),
-        critics,
-        whole,
-        gamma=GAMMA,
-        lam=LAM,
-        time_limit="bootstrap",
-    )
+    samples = draw(nets.init_policy(jax.random.key(0), O, A, (4,), -0.5, 1.0), critics, whole)
     advantages = jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
     policy = nets.init_policy(jax.random.key(0), O, A, (4,), -0.5, 1.0)
-    found = forecast(
-        policy, samples, advantages, whole, gamma=GAMMA, lam=LAM, discounted=(True, False)
-    )
+    found = forecast(policy, samples, advantages, whole)
     np.testing.assert_allclose(found.change, 0, atol=1e-6)  # the same policy
     weights = GAMMA**rollout.times
     episodes = T // 10 * N

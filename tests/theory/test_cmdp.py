@@ -93,7 +93,8 @@ def test_the_chain_walks_and_the_grid_slips():
     assert grid.reward[3].any() == 0
     assert (grid.costs[0, 0, :, 1] == 1).all()
     # Around the hazard: -1, then -1 + 7 half as much, without slips.
-    safe = solve(grid_world(("SH", ".G"), slip=0, gamma=0.5, goal_reward=7, limit=0.0))
+    paid = {"step_reward": -1, "goal_reward": 7}
+    safe = solve(grid_world(("SH", ".G"), slip=0, gamma=0.5, limit=0.0, **paid))
     assert safe.value == pytest.approx(-1 + 0.5 * 6)
 
 
