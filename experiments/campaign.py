@@ -144,22 +144,33 @@ def report(name: str, campaign: Campaign) -> None:
         "|---|---|---|---|---|---|---|",
     ]
     tasks = [task for task in campaign.tasks if any((RESULTS / name).glob(f"{task}-*.csv"))]
-    count = max(1, len(tasks))
-    figure, axes = plt.subplots(2, count, figsize=(4.2 * count, 6), squeeze=False, sharex="col")
-    for column, task in enumerate(tasks):
-        for line, variant in enumerate(campaign.variants):
+    apart = len(campaign.variants) > 2  # many curves in one panel cannot be told apart
+    rows, columns = (len(tasks), len(campaign.variants)) if apart else (1, len(tasks))
+    width, height = (2.1, 2.0) if apart else (4.2, 3.0)
+    figure, axes = plt.subplots(
+        2 * rows,
+        columns,
+        figsize=(width * columns, 2 * height * rows),
+        squeeze=False,
+        sharex="col",
+        sharey="row" if apart else "none",
+    )
+    for i, task in enumerate(tasks):
+        for j, variant in enumerate(campaign.variants):
+            panel = axes[2 * i : 2 * i + 2, j] if apart else axes[:, i]
             for seed in campaign.seeds:
                 path = RESULTS / name / f"{task}-{variant}-{seed}.csv"
                 if not path.exists():
                     continue
                 curve = read_curve(path)
                 lines.append(table_row(task, variant, seed, curve))
-                draw(axes[:, column], curve, line, label=variant if seed == 0 else None)
-        axes[0, column].set_title(task)
-        axes[0, column].set_ylabel("return")
-        axes[1, column].set_ylabel("cost return; limit dashed")
-        axes[1, column].set_xlabel("environment steps")
-    if len(campaign.variants) > 1:
+                draw(panel, curve, seed if apart else j, label=variant if seed == 0 else None)
+            panel[0].set_title(f"{variant}, {task}" if apart else task, fontsize="medium")
+            if j == 0:
+                panel[0].set_ylabel("return")
+                panel[1].set_ylabel("cost return; limit dashed")
+            panel[1].set_xlabel("million steps")
+    if len(campaign.variants) == 2:
         axes[0, 0].legend()
     figure.tight_layout()
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
@@ -181,12 +192,11 @@ def draw(axes: Any, curve: dict[str, np.ndarray], index: int, label: str | None)
     colours = (
         "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555", "#AAAA00",
     )  # fmt: skip
-    axes[0].plot(
-        curve["steps"], curve["return"], color=colours[index], lw=1, alpha=0.8, label=label
-    )
+    steps = curve["steps"] / 1e6
+    axes[0].plot(steps, curve["return"], color=colours[index], lw=1, alpha=0.8, label=label)
     for i, key in enumerate(k for k in curve if k.startswith("cost/")):
         colour = colours[(index + i) % len(colours)]
-        axes[1].plot(curve["steps"], curve[key], color=colour, lw=1, alpha=0.8)
+        axes[1].plot(steps, curve[key], color=colour, lw=1, alpha=0.8)
         limit = curve[key.replace("cost/", "limit/")][0]
         axes[1].axhline(limit, color="black", ls="--", lw=1)
 
