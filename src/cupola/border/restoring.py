@@ -19,6 +19,7 @@ import enum
 import json
 import logging
 import random
+import sys
 import types
 from collections import deque
 from collections.abc import Iterator
@@ -27,7 +28,6 @@ from typing import Any
 import gymnasium
 import mujoco
 import numpy as np
-from gymnasium.envs.mujoco.mujoco_rendering import MujocoRenderer
 from gymnasium.envs.registration import EnvSpec
 
 from cupola.errors import CupolaError
@@ -38,7 +38,6 @@ STRUCTURE = "structure"
 _UNCHANGING = (
     gymnasium.Space,
     EnvSpec,
-    MujocoRenderer,
     mujoco.MjModel,
     mujoco.MjSpec,
     enum.Enum,
@@ -145,7 +144,11 @@ def _is_unchanging(value: Any) -> bool:
     if type(value) in (list, tuple, dict) and value:
         parts = value.values() if isinstance(value, dict) else value
         return all(map(_is_unchanging, parts))
-    return isinstance(value, _UNCHANGING)
+    # Gymnasium's renderer needs packages of its own, so it is known only where it is in use.
+    rendering = sys.modules.get("gymnasium.envs.mujoco.mujoco_rendering")
+    return isinstance(value, _UNCHANGING) or (
+        rendering is not None and isinstance(value, rendering.MujocoRenderer)
+    )
 
 
 def _encode(value: Any, arrays: list[np.ndarray], where: str) -> Any:

@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtr
 
 from cupola.tasks.base import Actor, Clock, State, Task, TaskSpec
 from cupola.theory import chain, exact, grid_world, lp
@@ -128,6 +127,8 @@ def choice_probabilities(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 
     The integral over component i of the product of the others' distribution functions.
     """
+    from scipy.special import ndtr  # slow to import, and not needed by whoever lists tasks
+
     values = mean[..., None] + std[..., None] * NODES  # [S, A, nodes]
     scaled = (values[:, :, None] - mean[:, None, :, None]) / std[:, None, :, None]
     below = ndtr(scaled)  # [S, i, j, nodes]

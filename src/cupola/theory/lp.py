@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.optimize import linprog
 
 from cupola.errors import CupolaError
 from cupola.theory import exact
@@ -65,6 +64,8 @@ def _signals(cmdp: Cmdp) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _maximise(cmdp: Cmdp, reward: np.ndarray, costs: np.ndarray, limits: np.ndarray) -> Any:
+    from scipy.optimize import linprog  # slow to import, and not needed by whoever lists tasks
+
     states, actions = cmdp.states, cmdp.actions
     leaving = np.repeat(np.eye(states), actions, axis=1)  # [S, S A]
     arriving = cmdp.transitions.reshape(states * actions, states).T
