@@ -20,7 +20,7 @@ from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from cupola.compilation import warm_up_cache
-from cupola.errors import CupolaError, unknown
+from cupola.errors import CupolaError, in_words, unknown
 from cupola.experiments import commands
 from cupola.version import __version__
 
@@ -265,10 +265,8 @@ def run_bench(args: Sequence[str]) -> None:
     )
     Console().print(bench_table(result))
     if parsed.out:
-        try:
+        with in_words(f"cannot write {parsed.out}"):
             write_atomically(parsed.out, (json.dumps(result, indent=1) + "\n").encode())
-        except OSError as error:
-            raise CupolaError(f"cannot write {parsed.out} ({error.strerror}).") from None
 
 
 def run_sweep(args: Sequence[str]) -> None:
@@ -289,29 +287,29 @@ def run_theory(args: Sequence[str]) -> None:
     from cupola.runs.checkpoints import write_atomically
     from cupola.theory import counterexample, report
 
-    try:
+    with in_words(f"cannot write to {parsed.out}"):
         parsed.out.mkdir(parents=True, exist_ok=True)
-        console = Console()
-        with CountDisplay(console) as progress:
-            result = report.make(parsed.cases, parsed.seed, progress)
-        tables = theory_tables(result.record)
-        with io.StringIO() as text:
-            plain = Console(file=text, width=110)
-            for table in tables:
-                plain.print(table)
-            files = {"table.txt": text.getvalue().encode(), **result.figures}
-        files["theory.json"] = (json.dumps(result.record, indent=1) + "\n").encode()
-        proofs = parsed.out / "counterexamples.json"
-        write_atomically(proofs, (json.dumps(result.counterexamples, indent=1) + "\n").encode())
+    console = Console()
+    with CountDisplay(console) as progress:
+        result = report.make(parsed.cases, parsed.seed, progress)
+    tables = theory_tables(result.record)
+    with io.StringIO() as text:
+        plain = Console(file=text, width=110)
+        for table in tables:
+            plain.print(table)
+        files = {"table.txt": text.getvalue().encode(), **result.figures}
+    files["theory.json"] = (json.dumps(result.record, indent=1) + "\n").encode()
+    proofs = "counterexamples.json"
+    files[proofs] = (json.dumps(result.counterexamples, indent=1) + "\n").encode()
+    with in_words(f"cannot write to {parsed.out}"):
         for name, data in files.items():
             write_atomically(parsed.out / name, data)
-        for table in tables:
-            console.print(table)
-        for record in json.loads(proofs.read_text()):
-            excess = counterexample.check(record)
-            console.print(f"{record['title']} as printed fails by {excess} in exact arithmetic.")
-    except OSError as error:
-        raise CupolaError(f"cannot write to {parsed.out} ({error.strerror}).") from None
+        written = json.loads((parsed.out / proofs).read_text())
+    for table in tables:
+        console.print(table)
+    for record in written:
+        excess = counterexample.check(record)
+        console.print(f"{record['title']} as printed fails by {excess} in exact arithmetic.")
     console.print(f"written to {parsed.out}", soft_wrap=True)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 from rich.console import Console
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
@@ -18,27 +19,48 @@ from cupola.types import Cost
 PLAIN_SECONDS = 2.0
 
 
-class ProgressDisplay:
-    """A live line in a terminal, plain lines elsewhere."""
+Shown = TypeVar("Shown", Progress, Live)
 
-    def __init__(self, console: Console, iterations: int) -> None:
-        self._console, self._iterations = console, iterations
+
+class Screen(Generic[Shown]):
+    """Something ``live`` in a terminal; where there is none, plain lines now and then."""
+
+    def __init__(self, live: Shown | None) -> None:
+        self._live: Shown | None = live
         self._printed = -math.inf
-        self._speed = 0.0
-        self._bar: Progress | None = None
-        if console.is_terminal:
-            columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, console=console)
-            self._task = self._bar.add_task("compiling ...", total=iterations)
 
-    def __enter__(self) -> ProgressDisplay:
-        if self._bar:
-            self._bar.start()
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
         return self
 
     def __exit__(self, *exception: object) -> None:
-        if self._bar:
-            self._bar.stop()
+        if self._live:
+            self._live.stop()
+
+    def _is_due(self, last: bool = False) -> bool:
+        """Whether it is time for another plain line; the ``last`` one always is."""
+        if not last and time.monotonic() - self._printed <= PLAIN_SECONDS:
+            return False
+        self._printed = time.monotonic()
+        return True
+
+
+def counting_bar(console: Console) -> Progress | None:
+    """A bar, how much of how much is done, and a text; None where there is no terminal."""
+    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
+    return Progress(*columns, console=console) if console.is_terminal else None
+
+
+class ProgressDisplay(Screen[Progress]):
+    """The progress of a training."""
+
+    def __init__(self, console: Console, iterations: int) -> None:
+        super().__init__(counting_bar(console))
+        self._iterations = iterations
+        self._speed = 0.0
+        if self._live:
+            self._task = self._live.add_task("compiling ...", total=iterations)
 
     def __call__(self, metrics: Record, timings: Record) -> None:
         done = metrics["iteration"]
@@ -47,41 +69,26 @@ class ProgressDisplay:
         self._speed = 0.9 * self._speed + 0.1 * speed if self._speed > speed / 3 else speed
         left = metrics["steps"] / done * (self._iterations - done) / self._speed
         line = f"{outcome(metrics)}  {self._speed:,.0f} steps/s  {clock(left)} left"
-        if self._bar:
-            self._bar.update(self._task, completed=done, description=line)
-        elif time.monotonic() - self._printed > PLAIN_SECONDS or done == self._iterations:
-            self._printed = time.monotonic()
+        if self._live:
+            self._live.update(self._task, completed=done, description=line)
+        elif self._is_due(last=done == self._iterations):
             width = len(str(self._iterations))
             print(f"{done:{width}}/{self._iterations}  {line}", flush=True)
 
 
-class CountDisplay:
-    """Progress of work that is counted: a live bar in a terminal, plain lines elsewhere."""
+class CountDisplay(Screen[Progress]):
+    """The progress of work that is counted, a bar for each title."""
 
     def __init__(self, console: Console) -> None:
-        self._printed = -math.inf
+        super().__init__(counting_bar(console))
         self._tasks: dict[str, TaskID] = {}
-        self._bar: Progress | None = None
-        if console.is_terminal:
-            columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
-            self._bar = Progress(*columns, console=console)
-
-    def __enter__(self) -> CountDisplay:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._bar:
-            self._bar.stop()
 
     def __call__(self, title: str, done: int, total: int) -> None:
-        if self._bar:
+        if self._live:
             if title not in self._tasks:
-                self._tasks[title] = self._bar.add_task(title, total=total)
-            self._bar.update(self._tasks[title], completed=done)
-        elif time.monotonic() - self._printed > PLAIN_SECONDS or done == total:
-            self._printed = time.monotonic()
+                self._tasks[title] = self._live.add_task(title, total=total)
+            self._live.update(self._tasks[title], completed=done)
+        elif self._is_due(last=done == total):
             print(f"{done}/{total}  {title}", flush=True)
 
 

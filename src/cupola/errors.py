@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 
 class CupolaError(Exception):
     """Something the user can put right; the message says how."""
+
+
+@contextmanager
+def in_words(failure: str) -> Iterator[None]:
+    """Turn what the system refuses into a sentence that begins with ``failure``."""
+    try:
+        yield
+    except OSError as error:
+        raise CupolaError(f"{failure} ({error.strerror or error}).") from None
 
 
 def unknown(kind: str, name: str, known: Iterable[str]) -> CupolaError:

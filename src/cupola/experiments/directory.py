@@ -17,11 +17,11 @@ import math
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from cupola.errors import CupolaError
+from cupola.errors import CupolaError, in_words
 from cupola.experiments.grid import Cell, Experiment
 from cupola.runs.checkpoints import write_atomically
 from cupola.runs.directory import RunDirectory, reaching
@@ -210,13 +210,9 @@ def locked(path: Path, complaint: str, seconds: float = LOCK_SECONDS) -> Iterato
         yield
 
 
-@contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path) -> AbstractContextManager[None]:
     """Turn a failed write into a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise CupolaError(f"cannot write to {path} ({error.strerror or error}).") from None
+    return in_words(f"cannot write to {path}")
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,7 +12,7 @@ from rich.live import Live
 from rich.markup import escape
 from rich.table import Table
 
-from cupola.display import clock, cost_names, number
+from cupola.display import Screen, clock, cost_names, number
 from cupola.experiments.directory import Standing, SweepDirectory
 
 PLAIN_SECONDS = 10.0
@@ -42,26 +40,15 @@ class Progress(NamedTuple):
         return None if self.seconds is None else (self.iterations - self.done) * self.seconds
 
 
-class SweepDisplay:
+class SweepDisplay(Screen[Live]):
     """Called with the standing of all cells, again and again."""
 
     def __init__(self, console: Console, sweep: SweepDirectory, jobs: int) -> None:
+        live = Live(console=console, refresh_per_second=4, transient=True)
+        super().__init__(live if console.is_terminal else None)
         self._console, self._sweep, self._jobs = console, sweep, max(1, jobs)
         self._finished: dict[str, Progress] = {}
         self._states: dict[str, str] = {}
-        self._printed = -math.inf
-        self._live: Live | None = None
-        if console.is_terminal:
-            self._live = Live(console=console, refresh_per_second=4, transient=True)
-
-    def __enter__(self) -> SweepDisplay:
-        if self._live:
-            self._live.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        if self._live:
-            self._live.stop()
 
     def __call__(self, standings: dict[str, Standing]) -> None:
         if self._live:
@@ -72,8 +59,7 @@ class SweepDisplay:
                 reason = f": {standing.reason}" if standing.reason else ""
                 print(f"{name}  {standing.state}{reason}", flush=True)
             self._states[name] = standing.state
-        if time.monotonic() - self._printed > PLAIN_SECONDS:
-            self._printed = time.monotonic()
+        if self._is_due():
             print(self.headline(standings), flush=True)
 
     def progress(self, name: str, standing: Standing) -> Progress:

@@ -13,11 +13,11 @@ import json
 import os
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cupola.errors import CupolaError
+from cupola.errors import CupolaError, in_words
 from cupola.runs import checkpoints
 from cupola.runs.events import TensorBoard
 
@@ -151,13 +151,9 @@ class RunDirectory:
         checkpoints.append(self._files[path], (json.dumps(record) + "\n").encode())
 
 
-@contextmanager
-def reaching(path: Path) -> Iterator[None]:
+def reaching(path: Path) -> AbstractContextManager[None]:
     """Turn a path that the system refuses into a sentence."""
-    try:
-        yield
-    except OSError as error:
-        raise CupolaError(f"cannot reach {path} ({error.strerror or error}).") from None
+    return in_words(f"cannot reach {path}")
 
 
 def _read_lines(path: Path) -> list[Record]:
