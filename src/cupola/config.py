@@ -117,6 +117,10 @@ def resolve(
     )
 
 
+def no_cost(spec: TaskSpec) -> str:
+    return f"{spec.name} measures no cost: give a function, cost=package.module:function."
+
+
 def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
     """The task's default limits with the given ones put in; one number means its only cost."""
     resolved = {cost.name: cost.limit for cost in spec.costs if cost.limit is not None}
@@ -129,7 +133,7 @@ def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
             raise CupolaError(
                 f"{spec.name} has several costs: name them, for example {', '.join(available)}."
                 if available
-                else f"{spec.name} measures no cost: give a function, cost=package.module:function."
+                else no_cost(spec)
             )
         limits = {meant[0]: float(limits)}
     for name, value in (limits or {}).items():

@@ -21,8 +21,7 @@ class Outlook:
     def absorb(self, finished: Finished) -> None:
         """Take the lengths of episodes in: the horizon of the discounted return."""
         if len(finished.lengths):
-            times = (1 - self._gamma**finished.lengths) / (1 - self._gamma)
-            self._horizon = times.mean(keepdims=True)
+            self._horizon = finished.horizons(self._gamma).mean(keepdims=True)
 
     def compare(self, forecast: Forecast, horizons: np.ndarray) -> dict[str, np.ndarray]:
         """Predicted and measured changes by the last update; ``forecast`` is about the next one.

@@ -66,6 +66,10 @@ class Finished(NamedTuple):
     costs: np.ndarray  # [E, K], undiscounted
     discounted_costs: np.ndarray  # [E, K]
 
+    def horizons(self, gamma: float) -> np.ndarray:
+        """sum_t gamma^t over each episode, [E]."""
+        return (1 - gamma**self.lengths) / (1 - gamma)
+
 
 class Episodes:
     """Sums over the running episodes of n environments, carried from one rollout to the next."""
@@ -157,9 +161,8 @@ class Estimates:
         if len(finished.returns) == 0:
             return
         costs = np.where(self._discounted, finished.discounted_costs, finished.costs)
-        lengths = finished.lengths[:, None]
-        discounted_time = (1 - self._gamma**lengths) / (1 - self._gamma)
-        horizons = np.where(self._discounted, discounted_time, lengths)
+        discounted_time = finished.horizons(self._gamma)[:, None]
+        horizons = np.where(self._discounted, discounted_time, finished.lengths[:, None])
         if self._window:
             costs = np.concatenate([self._costs, costs])[-self._window :]
             horizons = np.concatenate([self._horizons, horizons])[-self._window :]

@@ -24,7 +24,7 @@ from cupola.border.failures import EnvironmentFailedError
 from cupola.border.options import GymOptions, is_foreign
 from cupola.border.task import factory as gym_factory
 from cupola.border.task import task_name
-from cupola.config import Limits, RunConfig, problem_of, resolve
+from cupola.config import Limits, RunConfig, no_cost, problem_of, resolve
 from cupola.core import distributions
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
@@ -311,7 +311,7 @@ def require_limits(config: RunConfig, spec: TaskSpec) -> None:
         f"{spec.name} has no limit yet: give one with --limit or limits= on"
         f" {' or '.join(cost.name for cost in spec.costs)}."
         if spec.costs
-        else f"{spec.name} measures no cost: give a function, cost=package.module:function."
+        else no_cost(spec)
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from pathlib import Path
 
@@ -26,17 +25,9 @@ LIMITED = cup.Config(
 )
 
 
-def replay_module():
-    path = ROOT / "benchmarks" / "replay_updates.py"
-    spec = importlib.util.spec_from_file_location("replay_updates", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.parametrize("case", ["active", "early_stop", "inactive", "capped"])
-def test_preset_release_reproduces_the_authors_updates(x64, case):
-    replay = replay_module()
+def test_preset_release_reproduces_the_authors_updates(x64, script, case):
+    replay = script("replay_updates")
     with np.load(GOLDEN, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file if key.startswith(f"{case}/")}
     gaps = replay.replay(replay.Recording(arrays, case), "cup")

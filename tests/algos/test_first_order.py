@@ -24,10 +24,11 @@ NU = np.array([0.4, 0.7])
 
 
 @pytest.mark.parametrize("case", ["active", "early_stop", "inactive", "capped"])
-def test_focops_release_reproduces_the_authors_updates(x64, replay_updates, case):
+def test_focops_release_reproduces_the_authors_updates(x64, script, case):
     with np.load(GOLDEN, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file if key.startswith(f"{case}/")}
-    gaps = replay_updates.replay(replay_updates.Recording(arrays, case), "focops")
+    replay = script("replay_updates")
+    gaps = replay.replay(replay.Recording(arrays, case), "focops")
     assert max(gaps.values()) < 1e-8
 
 

@@ -1,9 +1,9 @@
 """Safety Gym against recordings of the original, closed forms and second implementations."""
 
-import importlib.util
 import json
 import math
 from pathlib import Path
+from types import ModuleType
 
 import mujoco
 import numpy as np
@@ -24,15 +24,9 @@ RECORDED = sorted(path.stem for path in GOLDEN.glob("*.npz"))
 every_recording = pytest.mark.parametrize("alias", RECORDED)
 
 
-def load_parity():
-    path = ROOT / "benchmarks" / "parity.py"
-    spec = importlib.util.spec_from_file_location("parity", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-parity = load_parity()
+@pytest.fixture(scope="module")
+def parity(script) -> ModuleType:
+    return script("parity")
 
 
 def make(name: str, num_envs: int, *costs: str) -> SafetyGymTask:
@@ -49,7 +43,7 @@ def idle(task: SafetyGymTask) -> np.ndarray:
 
 
 @every_recording
-def test_recorded_rows_are_reproduced(alias):
+def test_recorded_rows_are_reproduced(parity, alias):
     """Every row's reward and costs; observations and states wherever MuJoCo still agrees."""
     report = parity.compare(alias, GOLDEN / f"{alias}.npz")
     for quantity in ("reward", "goal", "cost", *(f"cost_{part}" for part in parity.PARTS)):
@@ -60,7 +54,7 @@ def test_recorded_rows_are_reproduced(alias):
     assert report["next_state"]["median"] <= 1e-8
 
 
-def test_parity_sees_what_is_wrong(tmp_path):
+def test_parity_sees_what_is_wrong(parity, tmp_path):
     alias = "SafetyPointGoal1-v0"
     with np.load(GOLDEN / f"{alias}.npz") as stored:
         arrays = {key: stored[key].copy() for key in stored.files}

@@ -39,7 +39,7 @@ from cupola.core import distributions, surrogates
 from cupola.core.advantages import horizon_factor, scale
 from cupola.core.minibatch import PolicyDescent, descend, mean_kl, start
 from cupola.core.optimisers import adam
-from cupola.core.samples import Samples, ratio
+from cupola.core.samples import Samples, ratio, time_weights
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
 
 HELD_OUT = 0.2
@@ -242,8 +242,7 @@ def solved_prices(
     length for an undiscounted limit). In units of h_i times the standard deviation of the
     weighted advantages the curvature of the dual is one: Newton's step is the violation itself.
     """
-    discounted = jnp.asarray(problem.discounted)
-    weights = jnp.where(discounted, config.gamma ** samples.times[:, None], 1.0)
+    weights = time_weights(samples, config.gamma, problem.discounted)
     weighted = weights / jnp.mean(weights, axis=0) * samples.adv_c
     spread = jnp.maximum(jnp.std(weighted, axis=0), 1e-8)
     adv_c = weighted / spread
@@ -279,9 +278,8 @@ AIM = 0.97
 def steered(margin: jax.Array, batch: Batch, problem: Problem) -> jax.Array:
     """The margins [K] by which solved prices hold predictions below the limits.
 
-    Predictions on the samples that a policy is fitted to promise too much of a projection. The
-    margin integrates what is measured, so that costs settle below their limits all the same; it
-    never lifts a limit.
+    Predictions promise too much of a projection. The margin integrates what is measured, so that
+    costs settle below their limits all the same; it never lifts a limit.
     """
     limits = jnp.asarray(problem.limits)
     deviation = jnp.asarray(batch.cost_returns) - AIM * limits

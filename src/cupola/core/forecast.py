@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.core.samples import Samples, ratio
+from cupola.core.samples import Samples, ratio, signals, time_weights
 from cupola.types import Rollout
 
 
@@ -40,9 +40,8 @@ def forecast(
     (the reward's always is). For any function V, J = E[V(s_0)] + E[sum_t gamma^t delta_t]: with the
     critic as V that is far less noisy than the returns of the few episodes that end in a batch.
     """
-    times = samples.times[:, None]
-    by_time = jnp.asarray((True, *discounted))
-    weights = jnp.where(by_time, gamma**times, 1.0)
+    returns = (True, *discounted)
+    weights = time_weights(samples, gamma, returns)
     weights = weights / jnp.mean(weights, axis=0)
     change = (ratio(policy, samples) - 1)[:, None] * advantages
 
@@ -50,10 +49,10 @@ def forecast(
     by_step = advantages.reshape(*ended.shape, -1)
     later = jnp.concatenate([by_step[1:], jnp.zeros_like(by_step[:1])])
     deltas = by_step - gamma * lam * jnp.where(ended[..., None], 0.0, later)
-    signals = jnp.concatenate([jnp.asarray(rollout.rewards)[..., None], rollout.costs], axis=-1)
-    residuals = jnp.where(by_time, deltas, signals).reshape(advantages.shape)
+    by_time = jnp.asarray(returns)
+    residuals = jnp.where(by_time, deltas, signals(rollout)).reshape(advantages.shape)
 
-    first = (times == 0).astype(advantages.dtype)
+    first = (samples.times[:, None] == 0).astype(advantages.dtype)
     values = samples.targets - advantages
     start = jnp.sum(first * values, axis=0) / jnp.maximum(jnp.sum(first), 1.0)
     return Forecast(

@@ -38,9 +38,8 @@ def draw(
     """Advantages and value targets (A + V) of a rollout, flattened over time and environments."""
     values = nets.apply_critics(critics, rollout.obs)
     next_values = nets.apply_critics(critics, rollout.next_obs)
-    signals = jnp.concatenate([jnp.asarray(rollout.rewards)[..., None], rollout.costs], axis=-1)
     advantages = gae(
-        signals,
+        signals(rollout),
         values,
         next_values,
         jnp.asarray(rollout.terminated),
@@ -62,6 +61,16 @@ def draw(
     )
     count = per_step.log_prob.size
     return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), per_step)
+
+
+def signals(rollout: Rollout) -> jax.Array:
+    """Reward, then the costs, [T, N, 1 + K]."""
+    return jnp.concatenate([jnp.asarray(rollout.rewards)[..., None], rollout.costs], axis=-1)
+
+
+def time_weights(samples: Samples, gamma: float, discounted: tuple[bool, ...]) -> jax.Array:
+    """What a sample counts in each return, [B, R]: gamma^t where it is ``discounted``, else 1."""
+    return jnp.where(jnp.asarray(discounted), gamma ** samples.times[:, None], 1.0)
 
 
 def ratio(policy: nets.Policy, samples: Samples) -> jax.Array:
