@@ -9,9 +9,9 @@ error, and the number of rows out of tolerance.
 - observation, reward, goal, cost and each part of the cost are computed from recorded states;
 - ``next_state`` is what one step makes of state i and action i. A contact that begins or ends
   within the step amplifies rounding: such rows are not counted as out of tolerance;
-- ``clear`` repeats the numbers for the rows in which no two boxes touch and no wheel touches
-  anything but the floor. MuJoCo computes those contacts otherwise today than when these
-  trajectories were recorded.
+- ``clear`` repeats the numbers for the rows in which no two boxes touch and no wheel touches a
+  button. MuJoCo finds the former's contacts otherwise today than when these trajectories were
+  recorded; the latter's depend on rounding.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Errors(NamedTuple):
 
     rows: dict[str, np.ndarray]  # [T] each
     steady: np.ndarray  # [T] bool: no contact begins or ends
-    clear: np.ndarray  # [T] bool: no contact that MuJoCo computes otherwise today
+    clear: np.ndarray  # [T] bool: no contact that cannot be had as it was
 
 
 def read(path: Path) -> dict[str, Record]:
@@ -147,18 +147,18 @@ def compare_rows(task_name: str, record: Record) -> Errors:
 def follow_contacts(
     scene: Scene, states: np.ndarray, centres: np.ndarray, actions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Which steps see no contact begin or end, and which none of those that have changed, [T].
+    """Which steps see no contact begin or end, and which are clear, [T].
 
     ``states`` [T, S] are the engine's, ``centres`` [T, G, 2] those of the gremlins' circles.
     """
     model = world.build(scene)
     data, kind = mujoco.MjData(model), mujoco.mjtState.mjSTATE_INTEGRATION
-    box, wheel, plane = (
+    box, wheel, core = (
         int(geom)
         for geom in (
             mujoco.mjtGeom.mjGEOM_BOX,
             mujoco.mjtGeom.mjGEOM_CYLINDER,
-            mujoco.mjtGeom.mjGEOM_PLANE,
+            mujoco.mjtGeom.mjGEOM_CAPSULE,
         )
     )
     steady, clear = np.empty(len(states), bool), np.empty(len(states), bool)
@@ -176,7 +176,7 @@ def follow_contacts(
         steady[i] = len(seen) == 1
         pairs = {pair for touching in seen for pair, _ in touching}
         types = [set(model.geom_type[list(pair)].tolist()) for pair in pairs]
-        clear[i] = not any(of == {box} or (wheel in of and plane not in of) for of in types)
+        clear[i] = not any(of in ({box}, {wheel, core}) for of in types)
     return steady, clear
 
 

@@ -69,14 +69,17 @@ _CAR_ACTUATORS = """
   ctrllimited="true" ctrlrange="-1 1" forcelimited="true" forcerange="-.02 .02"/>
 """
 _CAR_BOXES = ("agent", "back_bumper", "back_connector", "front_bumper", "front_connector")
-# The original ran on MuJoCo 2.3.3. Two of its ways are kept alive here:
+# The original ran on MuJoCo 2.3.3. Four of its ways are kept alive here:
 # - boxes whose faces met reported half their depth. Half the stiffness over twice the width has the
 #   same effect on today's full depth;
 # - the rotations of a weld were as stiff as its translations, today they are weaker by the ratio of
-#   a box's inertia to its mass, which is 1/150 for these. The torque scale enters squared.
-_BOX_BOX = (
-    f'condim="6" friction="1 1 .005 .0001 .0001" solref=".02 {2**0.5!r}" solimp=".9 .95 .002 .5 2"'
-)
+#   a box's inertia to its mass, which is 1/150 for these. The torque scale enters squared;
+# - convex shapes met in one point, found by the search that `nativeccd` has replaced;
+# - a ball and a cylinder were such shapes, today they have a formula. A wheel on a button therefore
+#   meets a capsule of no length, its core, instead of the ball.
+_PAIR = 'condim="6" friction="1 1 .005 .0001 .0001"'
+_BOX_BOX = f'{_PAIR} solref=".02 {2**0.5!r}" solimp=".9 .95 .002 .5 2"'
+_FLAGS = '<flag nativeccd="disable" multiccd="disable"/>'
 _WELD = f'relpose="0 0 0 1 0 0 0" solref=".02 1.5" torquescale="{150**0.5!r}"'
 _CAR_SENSORS = """
 <ballangvel joint="rear"/>
@@ -87,7 +90,7 @@ _CAR_SENSORS = """
 
 
 def touchable(scene: Scene) -> Iterator[str]:
-    """Geoms whose contact with the robot is sensed, in the order of the sensors."""
+    """Bodies whose contact with the robot is sensed, in the order of the sensors."""
     yield from (f"vase{i}" for i in range(scene.vases))
     yield from (f"gremlin{i}obj" for i in range(scene.gremlins))
     yield from (f"button{i}" for i in range(scene.buttons))
@@ -100,6 +103,17 @@ def _box(name: str, size: float, place: int) -> str:
     )
 
 
+def _button(name: str, place: int, wheels: bool) -> str:
+    core = (
+        f'<geom name="{name}core" type="capsule" size="{BUTTON_SIZE} 1e-14"'
+        f' contype="0" conaffinity="0"/>'
+    )
+    return (
+        f'<body name="{name}" mocap="true" pos="{place} 7 {BUTTON_SIZE}">'
+        f'<geom name="{name}" type="sphere" size="{BUTTON_SIZE}"/>{core if wheels else ""}</body>'
+    )
+
+
 def mjcf(scene: Scene) -> str:
     """The world of a scene; loose objects wait in a row outside until a layout places them."""
     point = scene.agent == "Point"
@@ -108,11 +122,7 @@ def mjcf(scene: Scene) -> str:
         *(_box(f"vase{i}", VASE_SIZE, i) for i in range(scene.vases)),
         *(_box(f"gremlin{i}obj", GREMLIN_SIZE, i) for i in gremlins),
         *(f'<body name="gremlin{i}mocap" mocap="true" pos="{i} 9 .1"/>' for i in gremlins),
-        *(
-            f'<body name="button{i}" mocap="true" pos="{i} 7 {BUTTON_SIZE}">'
-            f'<geom name="button{i}" type="sphere" size="{BUTTON_SIZE}"/></body>'
-            for i in range(scene.buttons)
-        ),
+        *(_button(f"button{i}", i, wheels=not point) for i in range(scene.buttons)),
     ]
     welds = [f'<weld body1="gremlin{i}mocap" body2="gremlin{i}obj" {_WELD}/>' for i in gremlins]
     boxes = [
@@ -127,13 +137,19 @@ def mjcf(scene: Scene) -> str:
             *itertools.combinations(boxes, 2),
         )
     ]
+    rolls = () if point else itertools.product(range(scene.buttons), ("left", "right"))
+    pairs += [
+        f'<exclude body1="button{i}" body2="{wheel}"/>'
+        f'<pair geom1="button{i}core" geom2="{wheel}" {_PAIR}/>'
+        for i, wheel in rolls
+    ]
     contacts = [
-        f'<contact subtree1="agent" geom2="{geom}" data="found"/>' for geom in touchable(scene)
+        f'<contact subtree1="agent" body2="{body}" data="found"/>' for body in touchable(scene)
     ]
     return f"""
 <mujoco model="{scene.agent}{scene.errand}">
   <compiler angle="radian"/>
-  <option timestep="{0.002 if point else 0.004}" tolerance="1e-12"/>
+  <option timestep="{0.002 if point else 0.004}" tolerance="1e-12">{_FLAGS}</option>
   <default><geom condim="6" density="{1 if point else 5}"/></default>
   <worldbody>
     <geom name="floor" type="plane" size="3.5 3.5 .1"/>
