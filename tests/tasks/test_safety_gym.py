@@ -351,6 +351,30 @@ def test_gremlins_circle_and_cost_when_touched():
     assert step.costs[:, 0].tolist() == [1, 0]
 
 
+def test_welds_are_those_of_a_gremlin_that_does_not_spin():
+    task = make("PointButton1", 1)
+    task.reset(0)
+    rng, scene = np.random.default_rng(0), task.scene
+    task._loose_pos[..., :2] += 9.0
+    task._loose_pos[..., 2] = 1.0
+    task._loose_pos[..., 3:] += rng.normal(0, 0.2, (1, scene.gremlins, 4))
+    task._loose_pos[..., 3:] /= np.linalg.norm(task._loose_pos[..., 3:], axis=-1, keepdims=True)
+    task._loose_vel[..., 3:] = rng.normal(0, 1, (1, scene.gremlins, 3))
+    model = world.build(scene)
+    model.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
+    data = mujoco.MjData(model)
+    mujoco.mj_setState(model, data, task._state[0], mujoco.mjtState.mjSTATE_INTEGRATION)
+    mujoco.mj_forward(model, data)
+    stiffness, damping, impedance, _ = data.efc_KBIP.T
+    plain = -damping * data.efc_vel - stiffness * impedance * data.efc_pos
+    excess = (data.efc_aref - plain) / data.efc_R
+    torques = -excess @ data.efc_J.reshape(-1, model.nv)
+    task._find_spinning()
+    assert np.abs(task._torques).min() > 0
+    np.testing.assert_allclose(task._torques[0], torques[3:].reshape(-1, 6)[:, 3:], rtol=1e-9)
+    np.testing.assert_allclose(torques[3:].reshape(-1, 6)[:, :3], 0, atol=1e-15)
+
+
 def test_vases_cost_when_touched_or_moving_at_level_2_only():
     for name, costs in (("PointGoal2", ("vases", "cost")), ("PointGoal1", ("hazards", "cost"))):
         task = make(name, 3, *costs)

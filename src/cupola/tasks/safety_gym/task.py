@@ -27,6 +27,8 @@ from cupola.types import Step
 SENSORS = 12  # accelerometer, velocimeter, gyro, magnetometer: 3 numbers each
 VASE_AT_REST = 1e-4
 """Speed in m/s below which a vase counts as standing still."""
+GREMLIN_AT_REST = 1e-3
+"""Angular speed in rad/s below which a gremlin's weld needs no correction."""
 
 
 class Situation(NamedTuple):
@@ -69,6 +71,10 @@ class SafetyGymTask(Task):
         loose = scene.vases + scene.gremlins
         self._loose_pos = self._qpos[:, model.nq - 7 * loose :].reshape(num_envs, loose, 7)
         self._loose_vel = self._qvel[:, model.nv - 6 * loose :].reshape(num_envs, loose, 6)
+        forces = engine.bind("qfrc_applied")[:, model.nv - 6 * loose :]
+        self._torques = forces.reshape(num_envs, loose, 6)[..., 3:]
+        self._weld_excess = world.weld_excess(model) if scene.gremlins else 0.0
+        self._spinning = np.zeros((num_envs, loose)).nonzero()
         touches = self._sensors[:, self._sensors.shape[1] - loose - scene.buttons :]
         self._loose_touches, self._button_touches = touches[:, :loose], touches[:, loose:]
 
@@ -155,6 +161,7 @@ class SafetyGymTask(Task):
             targets[..., 2] = np.where(led, 2 * GREMLIN_SIZE, GREMLIN_SIZE)[:, None]
             self._mocap_pos[ids, : scene.gremlins] = targets
             self._mocap_quat[ids, : scene.gremlins] = situation.turns
+            self._find_spinning()
         if scene.buttons:
             self._mocap_pos[ids, scene.gremlins :, :2] = situation.objects[:, self._at["buttons"]]
         self._engine.forward(ids=ids)
@@ -199,13 +206,34 @@ class SafetyGymTask(Task):
         phases = self._time + self._timestep * np.arange(world.SUBSTEPS)[:, None]
         for path in self._centres + circle(phases)[:, :, None]:
             targets[..., :2] = path
+            self._correct_welds()
             self._engine.step()
 
     def advance(self, actions: np.ndarray) -> None:
         """One action's worth of physics, after which everything derived is up to date."""
         self.physics(actions)
+        if self.scene.gremlins:
+            self._find_spinning()
         self._engine.forward()
         self._follow()
+
+    def _find_spinning(self) -> None:
+        """Learn which gremlins spin; their welds are to be corrected until the next action."""
+        spins = self._loose_vel[..., 3:]
+        self._spinning = (np.einsum("ngi,ngi->ng", spins, spins) > GREMLIN_AT_REST**2).nonzero()
+        self._torques[:] = 0.0
+        self._correct_welds()
+
+    def _correct_welds(self) -> None:
+        """Apply the torques that `world.weld_excess` is about."""
+        at = self._spinning
+        if not len(at[0]):
+            return
+        _, _, _, w, x, y, z = self._loose_pos[at].T
+        c, _, _, s = self._mocap_quat[at].T  # always about the vertical
+        spins = self._loose_vel[at][:, 3:]
+        scale = self._weld_excess * np.einsum("ni,ni->n", spins, spins) * (w * c + z * s)
+        self._torques[at] = (scale * (-x * c - y * s, x * s - y * c, w * s - z * c)).T
 
     def _follow(self) -> None:
         """Read where the vases and gremlins are."""
@@ -322,6 +350,8 @@ class SafetyGymTask(Task):
         self._button[:], self._timer[:] = state["button"], state["timer"]
         self._goals[:], self._obs = state["goals"], state["obs"].copy()
         self._clock.restore(state)
+        if self.scene.gremlins:
+            self._find_spinning()
         return self._obs
 
 

@@ -175,3 +175,15 @@ def build(scene: Scene) -> mujoco.MjModel:
     import mujoco  # slow to import, and tasks are listed without it
 
     return mujoco.MjModel.from_xml_string(mjcf(scene))
+
+
+def weld_excess(model: mujoco.MjModel) -> float:
+    """The scale c of the torque c s^2 w p that undoes a term of welds newer than MuJoCo 2.3.3.
+
+    s is a gremlin's angular speed, (w, p) the quaternion of the rotation that its weld still asks
+    for. At constant s, p accelerates by -s^2 p/4; today's weld allows for that. In a soft
+    constraint a term of the wanted acceleration is worth a force: the term, times the Jacobian,
+    which makes -w p/2 of p, over the regularisation, (1 - d)/d by the mass. The impedance d is
+    0.95, since targets are always far (0.1 m) above their gremlins.
+    """
+    return float(model.body("gremlin0obj").mass[0]) * 19 / 8
