@@ -15,7 +15,7 @@ from cupola import nets
 from cupola.algos import cup
 from cupola.core import minibatch
 from cupola.core.samples import Samples
-from cupola.types import Batch, Problem, Rollout
+from cupola.types import Batch, Problem
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "cup_updates.npz"
@@ -55,12 +55,8 @@ def make_samples(policy: nets.Policy, size: int = 96, seed: int = 0) -> Samples:
     )
 
 
-def make_batch(costs: tuple[float, float], progress: float = 0.0, size: int = 96) -> Batch:
-    """Of steps that all cost the same, so that every estimate of the cost returns is ``costs``."""
-    horizons = jnp.array([50.0, 100.0])
-    each = jnp.broadcast_to(jnp.asarray(costs) / horizons, (size, 1, 2))
-    rollout = Rollout(*([None] * len(Rollout._fields)))._replace(costs=each)
-    return Batch(rollout, jnp.asarray(costs), horizons, jnp.asarray(progress))
+def make_batch(costs: tuple[float, float], progress: float = 0.0) -> Batch:
+    return Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.asarray(progress))
 
 
 def update(config: cup.Config, costs: tuple[float, float], nu: tuple[float, float] = (0.0, 0.0)):
@@ -81,8 +77,8 @@ def equal(a, b) -> bool:
 def test_without_a_price_the_projection_is_exactly_the_identity(dual):
     config = cup.Config(**{**vars(LIMITED), "dual": dual})
     learner, samples, after, metrics = update(config, costs=(-100.0, -100.0))
-    key = jax.random.split(jax.random.key(1))[0]
-    orders = minibatch.shuffles(key, 6, 96, 16)
+    key, fitted = jax.random.split(jax.random.key(1))[0], 96 - config.held_out
+    orders = minibatch.shuffles(key, 6, fitted, 16)
     half = cup.improve(
         minibatch.start(learner.policy, learner.policy_opt, learner.nu),
         samples,
@@ -287,7 +283,7 @@ def test_omnisafe_prices_follow_adam():
 
 
 def test_solved_prices_follow_the_predicted_cost(x64):
-    """Against the prediction written out: gamma^t weights, horizons, units of the spread."""
+    """Against the prediction written out: gamma^t weights, horizons, the last fifth of samples."""
     config = cup.Config(**{**vars(LIMITED), "dual": "solved"})
     old = cup.make(config, PROBLEM).init(jax.random.key(0)).policy
     new = old._replace(log_std=old.log_std + 0.1)
@@ -302,37 +298,20 @@ def test_solved_prices_follow_the_predicted_cost(x64):
     z = (np.asarray(samples.actions) - mean) / np.exp(log_std)
     log_prob = np.sum(-0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi), axis=1)
     rho = np.exp(log_prob - np.asarray(samples.log_prob))
-    horizons = np.array([50.0, 100.0])
-    change = horizons * np.mean((rho - 1)[:, None] * weights * raw, axis=0)
-    predicted = (np.array([12.0, 19.0]) + change - np.array([9.0, 20.0])) / (horizons * spread)
+    unseen = weights[-19:] / weights[-19:].mean(axis=0)
+    change = np.mean((rho - 1)[-19:, None] * unseen * raw[-19:], axis=0)
+    change *= np.array([50.0, 100.0])
+    predicted = (np.array([12.0, 19.0]) + change - np.array([9.0, 20.0])) / (
+        np.array([50.0, 100.0]) * spread
+    )
     np.testing.assert_allclose(adv_c, weights * raw / spread, rtol=1e-10)
-    expected = np.clip(np.array([0.5, 0.01]) + predicted, 0, 2 * 5.95)
+    expected = np.clip(np.array([0.5, 0.01]) + 0.25 * predicted, 0, 2 * 5.95)
     np.testing.assert_allclose(reprice(half.nu, new), expected, rtol=1e-10)
     assert bool(active) == bool((predicted > 0).any())
 
 
-def test_cost_returns_are_measured_on_all_steps_of_the_batch(x64):
-    """Whole episodes of equal length: the mean over them of the (discounted) sums."""
-    length, episodes = 24, 4
-    rng = np.random.default_rng(0)
-    costs = rng.uniform(size=(episodes, length, 2))
-    times = np.tile(np.arange(length), episodes)
-    discount = 0.99 ** np.arange(length)
-    rollout = make_batch((0.0, 0.0)).rollout._replace(costs=costs.reshape(-1, 1, 2))
-    horizons = jnp.array([discount.sum(), length])
-    batch = make_batch((math.nan, math.nan))._replace(rollout=rollout, horizons=horizons)
-    policy = cup.make(LIMITED, PROBLEM).init(jax.random.key(0)).policy
-    samples = make_samples(policy)._replace(times=jnp.asarray(times))
-    expected = [(discount @ costs[:, :, 0].T).mean(), costs[:, :, 1].sum(axis=1).mean()]
-    np.testing.assert_allclose(cup.measured(samples, batch, LIMITED, PROBLEM), expected, rtol=1e-10)
-
-
-def test_the_margin_integrates_what_is_measured():
-    limits, margin = jnp.array([10.0, 20.0]), jnp.array([1.0, 0.1])
-
-    def moved(*costs: float) -> np.ndarray:
-        return np.asarray(cup.steered(margin, jnp.array(costs), limits))
-
-    np.testing.assert_allclose(moved(14.0, 15.0), [1 + 0.05 * 4.1, 0.1 - 0.05 * 4.8], rtol=1e-6)
-    np.testing.assert_allclose(moved(math.nan, 1e9), [1.0, 10.0])  # at most half the limit
-    np.testing.assert_allclose(moved(-1e9, math.nan), [-5.0, 0.1])
+def test_the_margin_integrates_what_is_measured_and_never_lifts_a_limit():
+    margin = cup.steered(jnp.array([1.0, 0.1]), make_batch((14.0, 15.0)), PROBLEM)
+    np.testing.assert_allclose(margin, [1 + 0.05 * (14 - 9.7), 0.0], rtol=1e-6)
+    unknown = cup.steered(jnp.array([1.0, 0.1]), make_batch((math.nan, 1e9)), PROBLEM)
+    np.testing.assert_allclose(unknown, [1.0, 10.0])  # at most half the limit

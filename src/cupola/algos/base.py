@@ -324,8 +324,12 @@ def minibatch_learn(
     threads: int,
     policy_work: PolicyWork,
     steps: int = 1,
+    held_out: int = 0,
 ) -> Learn:
-    """``policy_work`` with orders [steps, epochs, count, minibatch], the critics beside it."""
+    """``policy_work`` with orders [steps, epochs, count, minibatch], the critics beside it.
+
+    The policy is not fitted to the last ``held_out`` samples; the critics are fitted to all.
+    """
     fit = make_fit(config)
 
     def learn(
@@ -333,7 +337,7 @@ def minibatch_learn(
     ) -> tuple[Learner, Metrics]:
         size, minibatch, epochs = len(samples.obs), config.minibatch_size, config.epochs
         policy_key, critic_key = jax.random.split(key)
-        orders = shuffles(policy_key, steps * epochs, size, minibatch)
+        orders = shuffles(policy_key, steps * epochs, size - held_out, minibatch)
         orders = orders.reshape(steps, epochs, -1, minibatch)
         (moved, metrics), fitted = critics.alongside(
             lambda tell: policy_work(learner, samples, batch, orders, tell),

@@ -27,6 +27,7 @@ from cupola.algos.base import (
     MinibatchConfig,
     PricedConfig,
     assembled,
+    check,
     check_not_negative,
     check_positive,
     decayed,
@@ -40,6 +41,9 @@ from cupola.core.minibatch import PolicyDescent, descend, mean_kl, start
 from cupola.core.optimisers import adam
 from cupola.core.samples import Samples, ratio, time_weights
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
+
+HELD_OUT = 0.2
+"""Share of the batch that solved prices predict costs on; the policy is fitted to the rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +73,17 @@ class Config(MinibatchConfig, PricedConfig):
         super().__post_init__()
         check_positive(self, "clip", "temperature")
         check_not_negative(self, "alpha", "beta")
+        fitted = self.batch_size - self.held_out
+        check(
+            self.minibatch_size <= fitted,
+            f"minibatch_size must be at most {fitted}, the part of the batch that the policy is"
+            f" fitted to, not {self.minibatch_size}.",
+        )
+
+    @property
+    def held_out(self) -> int:
+        """Samples that the policy is not fitted to."""
+        return 0 if self.dual == "slow" else max(1, round(HELD_OUT * self.batch_size))
 
 
 PRESETS = {
@@ -231,48 +246,45 @@ def solved_prices(
     weighted = weights / jnp.mean(weights, axis=0) * samples.adv_c
     spread = jnp.maximum(jnp.std(weighted, axis=0), 1e-8)
     adv_c = weighted / spread
-    gap = (measured(samples, batch, config, problem) - limits) / (batch.horizons * spread)
+    gap = (batch.cost_returns - limits) / (batch.horizons * spread)
     # A cost return that is not known yet counts as far below its limit.
     violation = jnp.where(jnp.isnan(gap), -jnp.inf, gap)
     # The same strength as the cap of slow prices, whose advantages carry that factor.
     cap = config.nu_max * horizon_factor(config.gamma, config.lam)
 
+    # The policy is not fitted to these samples: on its own it would seem to do better than it does.
+    last = slice(-config.held_out, None)
+    unseen = jax.tree.map(lambda leaf: leaf[last], samples)
+    share = jnp.mean(weights, axis=0) / jnp.mean(weights[last], axis=0)
+
     def predicted(policy: nets.Policy) -> jax.Array:
-        return violation + jnp.mean((ratio(policy, samples) - 1)[:, None] * adv_c, axis=0)
+        change = jnp.mean((ratio(policy, unseen) - 1)[:, None] * adv_c[last], axis=0)
+        return violation + share * change
 
     def reprice(nu: jax.Array, policy: nets.Policy) -> jax.Array:
-        return jnp.clip(nu + predicted(policy), 0.0, cap)
+        return jnp.clip(nu + DAMPING * predicted(policy), 0.0, cap)
 
     return adv_c, reprice, jnp.any(predicted(half.policy) > 0)
 
 
-def measured(samples: Samples, batch: Batch, config: Config, problem: Problem) -> jax.Array:
-    """J^_i = h_i mean_t w_t c_{i,t} / mean_t w_t, [K]: of all steps of the batch.
-
-    A discounted cost is made when an episode begins: by the time it ends, often several iterations
-    later, it tells of policies that are gone.
-    """
-    weights = time_weights(samples, config.gamma, problem.discounted)
-    costs = jnp.asarray(batch.rollout.costs).reshape(weights.shape)
-    return batch.horizons * jnp.mean(weights * costs, axis=0) / jnp.mean(weights, axis=0)
-
-
+DAMPING = 0.25
+"""Share of Newton's step that solved prices take after every epoch."""
 MARGIN_RATE = 0.05
 """Share of a measured deviation by which a margin moves in an iteration."""
-AIM = 0.99
+AIM = 0.97
 """Share of a limit that the margin steers a measured cost return to."""
 
 
-def steered(margin: jax.Array, cost_returns: jax.Array, limits: jax.Array) -> jax.Array:
-    """The margins [K] by which solved prices hold predictions below the limits, or above them.
+def steered(margin: jax.Array, batch: Batch, problem: Problem) -> jax.Array:
+    """The margins [K] by which solved prices hold predictions below the limits.
 
-    On the samples that a policy was fitted to, an improvement seems to cost more than it does, and
-    a projection to save more. The margin integrates what is measured, so that costs settle at
-    their limits all the same.
+    Predictions promise too much of a projection. The margin integrates what is measured, so that
+    costs settle below their limits all the same; it never lifts a limit.
     """
-    deviation = cost_returns - AIM * limits
+    limits = jnp.asarray(problem.limits)
+    deviation = jnp.asarray(batch.cost_returns) - AIM * limits
     moved = margin + MARGIN_RATE * jnp.where(jnp.isnan(deviation), 0.0, deviation)
-    return jnp.clip(moved, -limits / 2, limits / 2)
+    return jnp.clip(moved, 0.0, limits / 2)
 
 
 def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
@@ -307,8 +319,7 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
             nu, memory = raised(config, problem, learner, batch)
             half = half._replace(nu=nu)
         else:
-            cost_returns = measured(samples, batch, config, problem)
-            memory = steered(learner.nu_opt, cost_returns, limits)
+            memory = steered(learner.nu_opt, batch, problem)
             limits -= memory
         rate, log_std = decayed(config, batch.progress, "policy"), learner.policy.log_std
         end = project(half, log_std, samples, batch, orders, rate, config, limits, problem)
@@ -331,4 +342,4 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
         )
         return moved, {"kl_improve": half.kl, "epochs_improve": half.epochs, **report}
 
-    return minibatch_learn(config, problem, threads, policy_work, steps=2)
+    return minibatch_learn(config, problem, threads, policy_work, steps=2, held_out=config.held_out)
