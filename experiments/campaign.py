@@ -45,6 +45,9 @@ CAMPAIGNS = {
         seeds=(0, 1, 2),
         variants={"paper": ("cup",), "slow": ("cup", "--dual", "slow")},
     ),
+    "cup-safety-gym": Campaign(
+        tasks=("PointGoal1",), seeds=(0, 1), variants={"paper": ("cup",)}, iterations=500
+    ),
     "two-costs": Campaign(
         tasks=("HopperSpeed",),
         seeds=(0,),
