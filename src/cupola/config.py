@@ -118,7 +118,11 @@ def resolve(
 
 
 def no_cost(spec: TaskSpec) -> str:
-    return f"{spec.name} measures no cost: give a function, cost=package.module:function."
+    """What to write where a task has nothing to limit."""
+    return (
+        f"{spec.name} measures no cost: give a function, --cost package.module:function"
+        " (cost=function in Python)."
+    )
 
 
 def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
