@@ -45,9 +45,7 @@ CAMPAIGNS = {
         seeds=(0, 1, 2),
         variants={"paper": ("cup",), "slow": ("cup", "--dual", "slow")},
     ),
-    "cup-safety-gym": Campaign(
-        tasks=("PointGoal1",), seeds=(0, 1), variants={"paper": ("cup",)}, iterations=500
-    ),
+    "cup-safety-gym": Campaign(tasks=("PointGoal1",), seeds=(0, 1), variants={"paper": ("cup",)}),
     "two-costs": Campaign(
         tasks=("HopperSpeed",),
         seeds=(0,),
@@ -148,7 +146,8 @@ def report(name: str, campaign: Campaign) -> None:
     ]
     tasks = [task for task in campaign.tasks if any((RESULTS / name).glob(f"{task}-*.csv"))]
     apart = len(campaign.variants) > 2  # many curves in one panel cannot be told apart
-    rows, columns = (len(tasks), len(campaign.variants)) if apart else (1, len(tasks))
+    count = max(1, len(tasks))
+    rows, columns = (count, len(campaign.variants)) if apart else (1, count)
     width, height = (2.1, 2.0) if apart else (4.2, 3.0)
     figure, axes = plt.subplots(
         2 * rows,

@@ -16,14 +16,14 @@ from cupola.runs.directory import Record
 from cupola.tasks.base import TaskSpec
 from cupola.types import Cost
 
-PLAIN_SECONDS = 2.0
-
-
 Shown = TypeVar("Shown", Progress, Live)
 
 
 class Screen(Generic[Shown]):
     """Something ``live`` in a terminal; where there is none, plain lines now and then."""
+
+    seconds = 2.0
+    """Between plain lines, at least."""
 
     def __init__(self, live: Shown | None) -> None:
         self._live: Shown | None = live
@@ -40,7 +40,7 @@ class Screen(Generic[Shown]):
 
     def _is_due(self, last: bool = False) -> bool:
         """Whether it is time for another plain line; the ``last`` one always is."""
-        if not last and time.monotonic() - self._printed <= PLAIN_SECONDS:
+        if not last and time.monotonic() - self._printed <= self.seconds:
             return False
         self._printed = time.monotonic()
         return True

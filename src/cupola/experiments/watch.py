@@ -15,7 +15,6 @@ from rich.table import Table
 from cupola.display import Screen, clock, cost_names, number
 from cupola.experiments.directory import Standing, SweepDirectory
 
-PLAIN_SECONDS = 10.0
 TAIL_BYTES = 16384
 ORDER = ("running", "failed", "interrupted", "waiting", "finished")
 STYLES = {"running": "cyan", "failed": "red", "finished": "green", "interrupted": "yellow"}
@@ -42,6 +41,8 @@ class Progress(NamedTuple):
 
 class SweepDisplay(Screen[Live]):
     """Called with the standing of all cells, again and again."""
+
+    seconds = 10.0
 
     def __init__(self, console: Console, sweep: SweepDirectory, jobs: int) -> None:
         live = Live(console=console, refresh_per_second=4, transient=True)

@@ -161,7 +161,7 @@ class SafetyGymTask(Task):
             targets[..., 2] = np.where(led, 2 * GREMLIN_SIZE, GREMLIN_SIZE)[:, None]
             self._mocap_pos[ids, : scene.gremlins] = targets
             self._mocap_quat[ids, : scene.gremlins] = situation.turns
-            self._find_spinning()
+        self._find_spinning()
         if scene.buttons:
             self._mocap_pos[ids, scene.gremlins :, :2] = situation.objects[:, self._at["buttons"]]
         self._engine.forward(ids=ids)
@@ -212,13 +212,14 @@ class SafetyGymTask(Task):
     def advance(self, actions: np.ndarray) -> None:
         """One action's worth of physics, after which everything derived is up to date."""
         self.physics(actions)
-        if self.scene.gremlins:
-            self._find_spinning()
+        self._find_spinning()
         self._engine.forward()
         self._follow()
 
     def _find_spinning(self) -> None:
         """Learn which gremlins spin; their welds are to be corrected until the next action."""
+        if not self.scene.gremlins:
+            return
         spins = self._loose_vel[..., 3:]
         self._spinning = (np.einsum("ngi,ngi->ng", spins, spins) > GREMLIN_AT_REST**2).nonzero()
         self._torques[:] = 0.0
@@ -350,8 +351,7 @@ class SafetyGymTask(Task):
         self._button[:], self._timer[:] = state["button"], state["timer"]
         self._goals[:], self._obs = state["goals"], state["obs"].copy()
         self._clock.restore(state)
-        if self.scene.gremlins:
-            self._find_spinning()
+        self._find_spinning()
         return self._obs
 
 
