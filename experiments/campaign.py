@@ -45,7 +45,18 @@ CAMPAIGNS = {
         seeds=(0, 1, 2),
         variants={"paper": ("cup",), "slow": ("cup", "--dual", "slow")},
     ),
-    "cup-safety-gym": Campaign(tasks=("PointGoal1",), seeds=(0, 1), variants={"paper": ("cup",)}),
+    "cup-safety-gym": Campaign(
+        tasks=("PointGoal1",),
+        seeds=(0, 1),
+        variants={"paper": ("cup",)}
+        | {
+            f"price-{price}": (
+                *("cup", "--projection-start", "start", "--dual", "slow"),
+                *("--nu-init", price, "--dual-lr", rate),
+            )
+            for price, rate in (("0.6", "0.00005"), ("0.3", "0.0001"))
+        },
+    ),
     "two-costs": Campaign(
         tasks=("HopperSpeed",),
         seeds=(0,),

@@ -111,7 +111,8 @@ REFUSED = [
     (f"{HOPPER} --limit -1", "the limit of speed must be"),
     (f"{HOPPER} --limit speed=-1", "the limit of speed must be"),
     (f"{HOPPER} --limit nan", "the limit of speed must be"),
-    (f"{HOPPER} --limit inf", "the limit of speed must be"),
+    (f"{HOPPER} --limit inf", "HopperSpeed has no limit yet"),
+    (f"{HOPPER} --limit sped=inf", "unknown cost of HopperSpeed"),
     (f"{HOPPER} --limit much", "--limit takes a number or NAME=number"),
     (f"{HOPPER} --limit speed=", "--limit takes a number or NAME=number"),
     (f"{HOPPER} --limit 3 --limit 4", "several limits need one name each"),
@@ -575,6 +576,16 @@ def test_two_named_costs_have_their_own_limits_and_prices(command, tmp_path):
     assert table["cost speed"][3] == "held"
     assert table["cost effort"][3] == "exceeded"
     assert "effort" in command("eval", run, "--episodes", "2")[1]
+
+
+def test_a_limit_of_inf_takes_the_default_away(command, tmp_path):
+    run = tmp_path / "run"
+    limits = ("--limit", "speed=inf", "--limit", "effort=40")
+    assert command(*HOPPER.split(), *limits, *TINY_ARGS, "--out", run)[0] == 0
+    assert json.loads((run / "config.json").read_text())["limits"] == {"effort": 40}
+    assert "limit/speed" not in RunDirectory.open(run).metrics()[-1]
+    assert "speed" not in command("eval", run, "--episodes", "2")[1]
+    assert command("resume", run)[0] == 0
 
 
 # --- The policy ---

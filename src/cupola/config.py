@@ -126,7 +126,10 @@ def no_cost(spec: TaskSpec) -> str:
 
 
 def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
-    """The task's default limits with the given ones put in; one number means its only cost."""
+    """The task's default limits with the given ones put in; inf takes one out.
+
+    One number means the task's only cost.
+    """
     resolved = {cost.name: cost.limit for cost in spec.costs if cost.limit is not None}
     available = [cost.name for cost in spec.costs]
     if isinstance(limits, int | float):
@@ -140,20 +143,27 @@ def resolve_limits(spec: TaskSpec, limits: float | Limits | None) -> Limits:
                 else no_cost(spec)
             )
         limits = {meant[0]: float(limits)}
-    for name, value in (limits or {}).items():
+    return checked_limits(spec, resolved | (limits or {}))
+
+
+def checked_limits(spec: TaskSpec, limits: Limits) -> Limits:
+    """The limits below inf in the order of the task's costs, or what is wrong with them."""
+    available = [cost.name for cost in spec.costs]
+    for name, value in limits.items():
         if name not in available:
             raise unknown(f"cost of {spec.name}", name, available)
         check(
-            0 <= value < math.inf,
-            f"the limit of {name} must be a finite number of at least 0, not {value}.",
+            value >= 0,
+            f"the limit of {name} must be a number of at least 0 (or inf, for none), not {value}.",
         )
-        resolved[name] = float(value)
-    return {name: resolved[name] for name in available if name in resolved}
+    return {
+        name: float(limits[name]) for name in available if limits.get(name, math.inf) < math.inf
+    }
 
 
 def problem_of(spec: TaskSpec, limits: Limits) -> Problem:
-    """The problem that a task and checked limits pose."""
-    limits = resolve_limits(spec, limits)
+    """The problem that a task and resolved limits pose."""
+    limits = checked_limits(spec, limits)
     discounted = {cost.name: cost.discounted for cost in spec.costs}
     return Problem(
         obs_size=len(spec.inputs),

@@ -230,7 +230,7 @@ def test_the_projection_stops_by_its_reference(reference):
     orders = jnp.asarray(minibatch.shuffles(jax.random.key(1), 3, 96, 16))
     end = cup.project(
         half,
-        learner.policy.log_std,
+        learner.policy,
         samples,
         make_batch((20.0, 30.0)),
         orders,
@@ -241,6 +241,28 @@ def test_the_projection_stops_by_its_reference(reference):
     )
     # KL(half || start) is far above delta: one epoch; seen from the half itself: all of them.
     assert int(end.epochs) == (1 if reference == "start" else 3)
+
+
+@pytest.mark.parametrize(("origin", "prices"), [("half", 0.1), ("start", 0.1), ("start", 0.0)])
+def test_the_projection_begins_where_it_is_told(origin, prices):
+    """Without a learning rate it ends where it began, and without prices always at the half."""
+    config = cup.Config(**{**vars(LIMITED), "dual": "slow", "projection_start": origin})
+    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
+    far = learner.policy._replace(log_std=learner.policy.log_std + 0.5)
+    end = cup.project(
+        minibatch.start(far, learner.policy_opt, jnp.full(2, prices)),
+        learner.policy,
+        make_samples(learner.policy),
+        make_batch((20.0, 30.0)),
+        jnp.asarray(minibatch.shuffles(jax.random.key(1), 3, 96, 16)),
+        jnp.asarray(0.0),
+        config,
+        jnp.asarray(PROBLEM.limits),
+        PROBLEM,
+    )
+    expected = learner.policy if (origin, prices) == ("start", 0.1) else far
+    for ours, wanted in zip(jax.tree.leaves(end.policy), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_array_equal(ours, wanted)
 
 
 def test_improvement_stops_after_the_epoch_that_exceeds_delta():

@@ -62,6 +62,8 @@ class Config(MinibatchConfig, PricedConfig):
     """Divisor of the surrogate (improvement=focops)."""
     projection_kl: Literal["new_half", "half_new"] = "new_half"
     """KL(pi_theta || pi_{k+1/2}) as in the released code, or the reverse as in the text."""
+    projection_start: Literal["half", "start"] = "half"
+    """Where the projection's descent begins: pi_{k+1/2}, or pi_k as Section 4.2 writes it."""
     stop_reference: Literal["start", "half"] = "start"
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
     beta: float = 0.0
@@ -179,7 +181,7 @@ def improve(
 
 def project(
     half: PolicyDescent,
-    log_std: nets.LogStd,
+    begin: nets.Policy,
     samples: Samples,
     batch: Batch,
     orders: jax.Array,
@@ -188,10 +190,11 @@ def project(
     limits: jax.Array,
     problem: Problem,
 ) -> PolicyDescent:
-    """Step 3: from pi_{k+1/2} to pi_{k+1}; ``log_std`` is pi_k's, ``half.nu`` the prices [K].
+    """Step 3: from pi_{k+1/2} to pi_{k+1}; ``begin`` is pi_k, ``half.nu`` the prices [K].
 
     With all prices zero it is the identity: Adam's momentum must not move the policy.
     """
+    log_std = begin.log_std
     half_mean, half_log_std = nets.apply_policy(half.policy, samples.obs)
     adv_c, reprice, active = (
         slow_prices(half, samples, config)
@@ -201,8 +204,11 @@ def project(
     target = Target(samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, adv_c)
     from_start, from_half = (samples.mean, log_std), (half_mean, half_log_std)
     reference = from_start if config.stop_reference == "start" else from_half
+    origin = half.policy
+    if config.projection_start == "start":
+        origin = jax.tree.map(lambda old, new: jnp.where(active, old, new), begin, half.policy)
     return descend(
-        start(half.policy, half.opt_state, reprice(half.nu, half.policy)),
+        start(origin, half.opt_state, reprice(half.nu, half.policy)),
         lambda policy, sample, nu: projection_loss(
             policy, sample, log_std, half_log_std, nu, config
         ),
@@ -321,8 +327,8 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
         else:
             memory = steered(learner.nu_opt, batch, problem)
             limits -= memory
-        rate, log_std = decayed(config, batch.progress, "policy"), learner.policy.log_std
-        end = project(half, log_std, samples, batch, orders, rate, config, limits, problem)
+        rate = decayed(config, batch.progress, "policy")
+        end = project(half, learner.policy, samples, batch, orders, rate, config, limits, problem)
         moved = learner._replace(
             policy=end.policy, policy_opt=end.opt_state, nu=end.nu, nu_opt=memory
         )
