@@ -22,8 +22,10 @@ import numpy as np
 
 from cupola import nets
 from cupola.config import RunConfig
+from cupola.core import distributions
 from cupola.core.advantages import scale
 from cupola.core.samples import draw, ratio, signals
+from cupola.errors import CupolaError
 from cupola.rollout import collect, make_actor
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
@@ -41,7 +43,11 @@ def main() -> None:
     parser.add_argument("--batches", type=int, default=100)
     parser.add_argument("--out", type=Path)
     parsed = parser.parse_args()
-    text = json.dumps(measure(parsed.run, parsed.batches), indent=1)
+    try:
+        report = measure(parsed.run, parsed.batches)
+    except CupolaError as error:
+        raise SystemExit(f"gradient_noise: {error}") from None
+    text = json.dumps(report, indent=1)
     print(text)
     if parsed.out:
         parsed.out.write_text(text + "\n")
@@ -50,8 +56,10 @@ def main() -> None:
 def measure(path: Path, batches: int) -> dict[str, Any]:
     run = RunDirectory.open(path)
     config = RunConfig.from_json(run.config())
-    trainer = Trainer(config)
     iteration, arrays, _ = checkpoints.newest(run.checkpoints)
+    if not arrays or batches < 2:
+        raise CupolaError(f"{path} needs a readable checkpoint, and --batches at least 2.")
+    trainer = Trainer(config)
     trainer.restore(iteration, arrays)
     rollouts, returns, costs = drawn(trainer, batches)
     trainer.close()
@@ -64,7 +72,9 @@ def measure(path: Path, batches: int) -> dict[str, Any]:
         "batches": batches,
         "batch_size": config.algorithm.batch_size,
         "return": float(returns.mean()),
-        "costs": dict(zip(trainer.problem.costs, costs.mean(axis=0).tolist(), strict=True)),
+        "costs, undiscounted": dict(
+            zip(trainer.problem.costs, costs.mean(axis=0).tolist(), strict=True)
+        ),
         "explained": dict(zip(names, explained, strict=True)),
     }
     for lam in LAMBDAS:
@@ -77,11 +87,12 @@ def drawn(trainer: Trainer, batches: int) -> tuple[list[Rollout], np.ndarray, np
     """Normalised rollouts of the standing policy; returns [E] and undiscounted costs [E, K]."""
     config = trainer.config.algorithm
     act = make_actor(trainer.learner.policy, trainer.moments, config.obs_clip, config.normalise_obs)
-    rng = np.random.default_rng(0)
     shape = (config.batch_size // config.num_envs, config.num_envs, trainer.spec.act_size)
     rollouts, finished = [], []
-    for _ in range(batches):
-        noise = rng.standard_normal(shape).astype(np.float32)
+    for i in range(batches):
+        noise = np.asarray(
+            distributions.unit_noise(jax.random.key(i), shape, trainer.spec.discrete)
+        )
         rollout, ended = collect(trainer.crews, act, noise, trainer.threads > 1)
         rollouts.append(jax.device_get(trainer._prepare(trainer.moments, rollout)[0]))
         finished.append(ended)
