@@ -23,13 +23,13 @@ import numpy as np
 from cupola import nets
 from cupola.config import RunConfig
 from cupola.core import distributions
-from cupola.core.advantages import scale
+from cupola.core.advantages import gae, scale
 from cupola.core.samples import draw, ratio, signals
 from cupola.errors import CupolaError
 from cupola.rollout import collect, make_actor
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
-from cupola.training import Trainer
+from cupola.training import Trainer, make_prepare
 from cupola.types import Rollout
 
 LAMBDAS = (0.5, 0.8, 0.95)
@@ -88,13 +88,14 @@ def drawn(trainer: Trainer, batches: int) -> tuple[list[Rollout], np.ndarray, np
     config = trainer.config.algorithm
     act = make_actor(trainer.learner.policy, trainer.moments, config.obs_clip, config.normalise_obs)
     shape = (config.batch_size // config.num_envs, config.num_envs, trainer.spec.act_size)
+    prepare = make_prepare(config.obs_clip, config.normalise_obs)
     rollouts, finished = [], []
     for i in range(batches):
         noise = np.asarray(
             distributions.unit_noise(jax.random.key(i), shape, trainer.spec.discrete)
         )
         rollout, ended = collect(trainer.crews, act, noise, trainer.threads > 1)
-        rollouts.append(jax.device_get(trainer._prepare(trainer.moments, rollout)[0]))
+        rollouts.append(jax.device_get(prepare(trainer.moments, rollout)[0]))
         finished.append(ended)
     returns = np.concatenate([ended.returns for ended in finished])
     return rollouts, returns, np.concatenate([ended.costs for ended in finished])
@@ -102,16 +103,17 @@ def drawn(trainer: Trainer, batches: int) -> tuple[list[Rollout], np.ndarray, np
 
 def explained_variance(trainer: Trainer, rollouts: list[Rollout]) -> list[float]:
     """Of each critic, on steps whose discounted return is known."""
-    gamma = trainer.config.algorithm.gamma
     whole = Rollout(*(np.concatenate(column) for column in zip(*rollouts, strict=True)))
-    signal = np.asarray(signals(whole))  # [T, N, 1 + K]
-    totals, known = np.zeros_like(signal), np.zeros(signal.shape[:2], bool)
-    total, left = np.zeros_like(signal[0]), np.zeros(signal.shape[1])
-    for t in reversed(range(len(signal))):
-        ended, fell = whole.truncated[t] | whole.terminated[t], whole.terminated[t]
-        total = signal[t] + gamma * np.where(ended[:, None], 0.0, total)
-        left = np.where(fell, AHEAD, np.where(ended, 0, left)) + 1
-        totals[t], known[t] = total, left > AHEAD
+
+    def sums(signal: jax.Array, gamma: float) -> np.ndarray:
+        """Discounted, to the end of each episode: advantages without a critic, lambda 1."""
+        none = jnp.zeros_like(signal)
+        ends = jnp.asarray(whole.terminated), jnp.asarray(whole.truncated)
+        return np.asarray(gae(signal, none, none, *ends, gamma=gamma, lam=1.0))
+
+    totals = sums(signals(whole), trainer.config.algorithm.gamma)  # [T, N, 1 + K]
+    # Behind an episode that terminated comes nothing: its returns are known to the last step.
+    known = sums(jnp.asarray(1.0 + AHEAD * whole.terminated), 1.0) > AHEAD
     errors = totals - np.asarray(nets.apply_critics(trainer.learner.critics, whole.obs))
     return (1 - np.mean(errors[known] ** 2, axis=0) / np.var(totals[known], axis=0)).tolist()
 
