@@ -43,7 +43,11 @@ CAMPAIGNS = {
     "cup-speed": Campaign(
         tasks=("HopperSpeed", "SwimmerSpeed", "AntSpeed"),
         seeds=(0, 1, 2),
-        variants={"paper": ("cup",), "slow": ("cup", "--dual", "slow")},
+        variants={
+            "paper": ("cup",),
+            "slow": ("cup", "--dual", "slow"),
+            "slack": ("cup", "--slack", "1"),
+        },
     ),
     "cup-safety-gym": Campaign(
         tasks=("PointGoal1",),

@@ -127,23 +127,29 @@ def check_quadratic(policy: Policy, task: str, tolerance: float) -> None:
 
 
 @pytest.mark.learning
-def test_the_constrained_regulator_is_solved(tmp_path):
-    """Solved prices steer to 97 % of the limit, which alone costs about 3 % of the return."""
+@pytest.mark.parametrize(
+    ("dual", "tolerance"),
+    # Solved prices steer to 97 % of the limit, which alone costs about 3 % of the return.
+    [("slow", 0.02), ("solved", 0.04)],
+)
+def test_the_constrained_regulator_is_solved(tmp_path, dual, tolerance):
+    """Without a clip: it bounds the push of every state alike, and the effort goes where it tells less."""
     policy = trained(
         tmp_path,
         "ProbeRegulator",
-        batch_size=3000,
-        num_envs=200,
+        **EPISODES,
         minibatch_size=200,
-        iterations=300,
-        learning_rate=2e-3,
-        log_std=-2.0,
-        hidden=(32, 32),
+        iterations=800,
+        learning_rate=5e-4,
+        improvement="focops",
+        delta=0.05,
+        dual=dual,
+        dual_lr=0.3,
     )
     returns, effort = simulate(policy.predict)
     _, best = REGULATOR.optimum()
     assert effort <= 1.01 * REGULATOR.limit
-    assert returns == pytest.approx(best, rel=0.05)
+    assert returns == pytest.approx(best, rel=tolerance)
 
 
 @pytest.mark.learning

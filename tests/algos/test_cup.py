@@ -59,12 +59,18 @@ def make_batch(costs: tuple[float, float], progress: float = 0.0) -> Batch:
     return Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.asarray(progress))
 
 
-def update(config: cup.Config, costs: tuple[float, float], nu: tuple[float, float] = (0.0, 0.0)):
+def update(
+    config: cup.Config,
+    costs: tuple[float, float],
+    nu: tuple[float, float] = (0.0, 0.0),
+    progress: float = 0.0,
+):
     learner = cup.make(config, PROBLEM).init(jax.random.key(0))
     learner = learner._replace(nu=jnp.asarray(nu))
     samples = make_samples(learner.policy)
     learn = cup.make_learn(config, PROBLEM)
-    return learner, samples, *learn(learner, samples, make_batch(costs), jax.random.key(1))
+    batch = make_batch(costs, progress)
+    return learner, samples, *learn(learner, samples, batch, jax.random.key(1))
 
 
 def equal(a, b) -> bool:
@@ -332,8 +338,30 @@ def test_solved_prices_follow_the_predicted_cost(x64):
     assert bool(active) == bool((predicted > 0).any())
 
 
+@pytest.mark.parametrize(
+    ("slack", "progress", "factor"),
+    [(1, 0, 2), (1, 0.35, 1.5), (0.4, 0.7, 1), (1, 0.9, 1), (0, 0, 1)],
+)
+def test_limits_are_lifted_at_first_and_stand_in_the_end(slack, progress, factor):
+    limits = cup.lifted(jnp.asarray(progress), cup.Config(slack=slack), PROBLEM)
+    np.testing.assert_allclose(limits, factor * np.asarray(PROBLEM.limits), rtol=1e-6)
+
+
+@pytest.mark.parametrize(("cost", "moves"), [(15.0, False), (25.0, True)])
+def test_a_cost_between_the_limit_and_the_lifted_one_is_free_at_first(cost, moves):
+    """The first limit is 10: at the beginning it counts as 20."""
+    config = cup.Config(**{**vars(LIMITED), "dual": "solved", "slack": 1.0})
+    _, _, _, metrics = update(config, costs=(cost, 1.0))
+    np.testing.assert_allclose(metrics["aim"], [20.0, 40.0])
+    assert (int(metrics["epochs_project"]) > 0) == moves
+    _, _, _, metrics = update(config, costs=(cost, 1.0), progress=0.7)
+    np.testing.assert_allclose(metrics["aim"], [10.0, 20.0])
+    assert int(metrics["epochs_project"]) > 0
+
+
 def test_the_margin_integrates_what_is_measured_and_never_lifts_a_limit():
-    margin = cup.steered(jnp.array([1.0, 0.1]), make_batch((14.0, 15.0)), PROBLEM)
+    limits = jnp.asarray(PROBLEM.limits)
+    margin = cup.steered(jnp.array([1.0, 0.1]), make_batch((14.0, 15.0)), limits)
     np.testing.assert_allclose(margin, [1 + 0.05 * (14 - 9.7), 0.0], rtol=1e-6)
-    unknown = cup.steered(jnp.array([1.0, 0.1]), make_batch((math.nan, 1e9)), PROBLEM)
+    unknown = cup.steered(jnp.array([1.0, 0.1]), make_batch((math.nan, 1e9)), limits)
     np.testing.assert_allclose(unknown, [1.0, 10.0])  # at most half the limit

@@ -13,6 +13,7 @@ after an epoch whose mean KL exceeds delta. Every switch is described in docs/al
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -70,11 +71,18 @@ class Config(MinibatchConfig, PricedConfig):
     """Weight of the square root of the KL to pi_k in the predicted cost."""
     dual: Literal["slow", "solved"] = "solved"
     """Prices that integrate past violations, or the projection's own, solved on the batch."""
+    slack: float = 0.0
+    """Share by which limits are lifted at first, falling to 0 (dual=solved)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "clip", "temperature")
-        check_not_negative(self, "alpha", "beta")
+        check_not_negative(self, "alpha", "beta", "slack")
+        check(self.slack < math.inf, "slack must be finite: limits come down from there.")
+        check(
+            self.slack == 0 or self.dual == "solved",
+            "slack lifts the limits of solved prices: write dual=solved, or leave slack out.",
+        )
         fitted = self.batch_size - self.held_out
         check(
             self.minibatch_size <= fitted,
@@ -281,13 +289,22 @@ AIM = 0.97
 """Share of a limit that the margin steers a measured cost return to."""
 
 
-def steered(margin: jax.Array, batch: Batch, problem: Problem) -> jax.Array:
-    """The margins [K] by which solved prices hold predictions below the limits.
+SLACK_ENDS = 0.7
+"""Progress of the training at which lifted limits have come down to what was asked for."""
+
+
+def lifted(progress: jax.Array, config: Config, problem: Problem) -> jax.Array:
+    """The limits [K] that solved prices aim at after ``progress`` in [0, 1) of the training."""
+    slack = config.slack * jnp.maximum(0.0, 1 - progress / SLACK_ENDS)
+    return (1 + slack) * jnp.asarray(problem.limits)
+
+
+def steered(margin: jax.Array, batch: Batch, limits: jax.Array) -> jax.Array:
+    """The margins [K] by which solved prices hold predictions below the ``limits``.
 
     Predictions promise too much of a projection. The margin integrates what is measured, so that
     costs settle below their limits all the same; it never lifts a limit.
     """
-    limits = jnp.asarray(problem.limits)
     deviation = jnp.asarray(batch.cost_returns) - AIM * limits
     moved = margin + MARGIN_RATE * jnp.where(jnp.isnan(deviation), 0.0, deviation)
     return jnp.clip(moved, 0.0, limits / 2)
@@ -320,19 +337,20 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
     def project_step(
         half: PolicyDescent, learner: Learner, samples: Samples, batch: Batch, orders: jax.Array
     ) -> tuple[Learner, Metrics]:
-        limits = jnp.asarray(problem.limits)
+        limits = lifted(batch.progress, config, problem)
+        report: Metrics = {"aim": limits} if config.slack else {}
         if config.dual == "slow":
             nu, memory = raised(config, problem, learner, batch)
             half = half._replace(nu=nu)
         else:
-            memory = steered(learner.nu_opt, batch, problem)
+            memory = steered(learner.nu_opt, batch, limits)
             limits -= memory
         rate = decayed(config, batch.progress, "policy")
         end = project(half, learner.policy, samples, batch, orders, rate, config, limits, problem)
         moved = learner._replace(
             policy=end.policy, policy_opt=end.opt_state, nu=end.nu, nu_opt=memory
         )
-        return moved, {"kl_project": end.kl, "epochs_project": end.epochs}
+        return moved, report | {"kl_project": end.kl, "epochs_project": end.epochs}
 
     def policy_work(
         learner: Learner,
