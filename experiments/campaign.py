@@ -160,7 +160,7 @@ def report(name: str, campaign: Campaign) -> None:
         "|---|---|---|---|---|---|---|",
     ]
     tasks = [task for task in campaign.tasks if any((RESULTS / name).glob(f"{task}-*.csv"))]
-    apart = len(campaign.variants) > 2  # many curves in one panel cannot be told apart
+    apart = len(campaign.variants) > max(2, len(tasks))  # many curves in one panel cannot be told apart
     count = max(1, len(tasks))
     rows, columns = (count, len(campaign.variants)) if apart else (1, count)
     width, height = (2.1, 2.0) if apart else (4.2, 3.0)
@@ -187,7 +187,7 @@ def report(name: str, campaign: Campaign) -> None:
                 panel[0].set_ylabel("return")
                 panel[1].set_ylabel("cost return; limit dashed")
             panel[1].set_xlabel("million steps")
-    if len(campaign.variants) == 2:
+    if len(campaign.variants) > 1 and not apart:
         axes[0, 0].legend()
     figure.tight_layout()
     figure.savefig(RESULTS / f"{name}.png", dpi=110)
