@@ -160,7 +160,8 @@ def report(name: str, campaign: Campaign) -> None:
         "|---|---|---|---|---|---|---|",
     ]
     tasks = [task for task in campaign.tasks if any((RESULTS / name).glob(f"{task}-*.csv"))]
-    apart = len(campaign.variants) > max(2, len(tasks))  # many curves in one panel cannot be told apart
+    # Many curves in one panel cannot be told apart.
+    apart = len(campaign.variants) > max(2, len(tasks))
     count = max(1, len(tasks))
     rows, columns = (count, len(campaign.variants)) if apart else (1, count)
     width, height = (2.1, 2.0) if apart else (4.2, 3.0)
