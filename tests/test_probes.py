@@ -133,7 +133,7 @@ def check_quadratic(policy: Policy, task: str, tolerance: float) -> None:
     [("slow", 0.02), ("solved", 0.04)],
 )
 def test_the_constrained_regulator_is_solved(tmp_path, dual, tolerance):
-    """Without a clip: it bounds the push of every state alike, and the effort goes where it tells less."""
+    """Without the clip, which bounds the push of every state alike and so misplaces the effort."""
     policy = trained(
         tmp_path,
         "ProbeRegulator",
