@@ -507,7 +507,7 @@ def test_a_lifted_limit_is_shown_while_it_is_lifted(command, tmp_path):
     assert (status, err) == (0, "")
     lines = [row for row in out.splitlines() if "/6 " in row]
     assert "5.0 (now 10.0, nu 0.000)" in lines[0]
-    assert "5.0 (nu" in lines[-1]  # 5 of 6 iterations are past 70 %
+    assert "5.0 (nu" in lines[-1]  # the sixth begins after 5/6 of the training
     aims = [record["aim/speed"] for record in RunDirectory.open(tmp_path / "run").metrics()]
     np.testing.assert_allclose(aims, [5 + 5 * max(0, 1 - i / 6 / 0.7) for i in range(6)], rtol=1e-6)
 
