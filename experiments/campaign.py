@@ -46,7 +46,7 @@ CAMPAIGNS = {
         variants={
             "paper": ("cup",),
             "slow": ("cup", "--dual", "slow"),
-            "slack": ("cup", "--slack", "1"),
+            "strict": ("cup", "--slack", "0"),
         },
     ),
     "cup-safety-gym": Campaign(
