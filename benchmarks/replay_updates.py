@@ -119,7 +119,6 @@ def replay(recording: Recording, algo: str) -> dict[str, float]:
             cost_returns=jnp.asarray(recording[f"{update}/mean_cost"])[None],
             horizons=jnp.ones(1),
             progress=jnp.zeros(()),
-            iterations=jnp.ones(()),
         )
         samples = samples_of(learner.policy, recording, update)
         learner, _ = learn(learner, samples, batch, jax.random.key(i))

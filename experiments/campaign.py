@@ -46,7 +46,7 @@ CAMPAIGNS = {
         variants={
             "paper": ("cup",),
             "slow": ("cup", "--dual", "slow"),
-            "strict": ("cup", "--slack", "0"),
+            "slack": ("cup", "--slack", "1"),
         },
     ),
     "cup-safety-gym": Campaign(

@@ -132,13 +132,12 @@ class Trainer:
         self.outlook.absorb(finished)
         collected = time.perf_counter()
         normalised, moments = self._prepare(self.moments, rollout)
-        iterations = self.config.options.iterations
+        progress = self.iteration / self.config.options.iterations
         batch = Batch(
             rollout=normalised,
             cost_returns=self.estimates.cost_returns.astype(np.float32),
             horizons=self.estimates.horizons.astype(np.float32),
-            progress=np.float32(self.iteration / iterations),
-            iterations=np.float32(iterations),
+            progress=np.float32(progress),
         )
         learner, report = self._algorithm.update(self.learner, batch, update_key)
         report = jax.device_get(report)

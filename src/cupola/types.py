@@ -76,7 +76,6 @@ class Batch(NamedTuple):
     cost_returns: Array  # [K], J^c in each limit's convention; NaN before any episode ended
     horizons: Array  # [K], mean of sum_t gamma^t (or of the length) over those episodes
     progress: Array  # [], share of the training that lies behind, in [0, 1)
-    iterations: Array  # [], of the whole training
 
 
 class Learner(NamedTuple):

@@ -39,7 +39,7 @@ def make_batch(seed: int = 0, costs=(15.0, 15.0), zero: bool = False) -> Batch:
         times=rng.integers(0, 9, (T, N)).astype(np.int32),
     )
     horizons = np.array([5.0, 9.0], np.float32)
-    return Batch(rollout, np.array(costs, np.float32), horizons, np.float32(0.0), np.float32(500))
+    return Batch(rollout, np.array(costs, np.float32), horizons, np.float32(0.0))
 
 
 def leaves(tree):

@@ -166,7 +166,7 @@ def update(module, config, costs=(0.0, 0.0), nu=(0.0, 0.0)):
     """Learner before and after one update of samples, and its metrics."""
     learner = module.make(config, PROBLEM).init(jax.random.key(0))
     learner = learner._replace(nu=jnp.asarray(nu))
-    batch = Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.zeros(()), jnp.ones(()))
+    batch = Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.zeros(()))
     learn = module.make_learn(config, PROBLEM)
     return learner, *learn(learner, make_samples(learner.policy), batch, jax.random.key(1))
 

@@ -123,9 +123,7 @@ class Model:
     def update(self, learn, cost_returns: np.ndarray) -> tuple[np.ndarray, Learner, dict]:
         """The parameters after cupola's update, the learner, and the metrics."""
         horizons = HORIZONS[: len(cost_returns)]
-        batch = Batch(
-            None, jnp.asarray(cost_returns), jnp.asarray(horizons), jnp.zeros(()), jnp.ones(())
-        )
+        batch = Batch(None, jnp.asarray(cost_returns), jnp.asarray(horizons), jnp.zeros(()))
         after, metrics = learn(self.learner, self.samples(), batch, jax.random.key(0))
         return np.asarray(ravel_pytree(after.policy)[0]), after, metrics
 
@@ -205,7 +203,7 @@ def test_trpo_l_loss_and_gradient(x64):
 
 def test_violations_a_step_by_hand():
     """0.01 (15 - 10) for the discounted limit, (40 - 20) / 100 for the other; NaN: not known."""
-    batch = Batch(None, jnp.array([15.0, 40.0]), jnp.asarray(HORIZONS), jnp.zeros(()), jnp.ones(()))
+    batch = Batch(None, jnp.array([15.0, 40.0]), jnp.asarray(HORIZONS), jnp.zeros(()))
     np.testing.assert_allclose(
         cpo.violation_a_step(batch, make_problem(2), GAMMA), [0.05, 0.2], rtol=1e-5
     )

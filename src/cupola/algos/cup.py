@@ -71,13 +71,18 @@ class Config(MinibatchConfig, PricedConfig):
     """Weight of the square root of the KL to pi_k in the predicted cost."""
     dual: Literal["slow", "solved"] = "solved"
     """Prices that integrate past violations, or the projection's own, solved on the batch."""
-    slack: float = 1.0
-    """Share by which limits are lifted at first, at most, falling to 0 (dual=solved)."""
+    slack: float = 0.0
+    """Share by which limits are lifted at first, falling to 0 (dual=solved)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "clip", "temperature")
         check_not_negative(self, "alpha", "beta", "slack")
+        check(self.slack < math.inf, "slack must be finite: limits come down from there.")
+        check(
+            self.slack == 0 or self.dual == "solved",
+            "slack lifts the limits of solved prices: write dual=solved, or leave slack out.",
+        )
         fitted = self.batch_size - self.held_out
         check(
             self.minibatch_size <= fitted,
@@ -207,26 +212,19 @@ def project(
     target = Target(samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, adv_c)
     from_start, from_half = (samples.mean, log_std), (half_mean, half_log_std)
     reference = from_start if config.stop_reference == "start" else from_half
-    delta: float | jax.Array = config.delta
-    if config.dual == "solved" and config.stop_reference == "start" and delta < math.inf:
-        delta = jnp.maximum(delta, half.kl)  # the improvement may have gone further by itself
     origin = half.policy
     if config.projection_start == "start":
         origin = jax.tree.map(lambda old, new: jnp.where(active, old, new), begin, half.policy)
-
-    def loss(policy: nets.Policy, sample: Target, nu: jax.Array) -> jax.Array:
-        value = projection_loss(policy, sample, log_std, half_log_std, nu, config)
-        # The same minimum; but at a high price Adam, whose scale is the improvement's, would leap.
-        return value / (1 + jnp.max(nu)) if config.dual == "solved" else value
-
     return descend(
         start(origin, half.opt_state, reprice(half.nu, half.policy)),
-        loss,
+        lambda policy, sample, nu: projection_loss(
+            policy, sample, log_std, half_log_std, nu, config
+        ),
         adam(config.max_grad_norm),
         target,
         orders,
         learning_rate,
-        delta=delta,
+        delta=config.delta,
         divergence=mean_kl(samples.obs, *reference),
         reprice=reprice,
         active=active,
@@ -273,21 +271,18 @@ def solved_prices(
     unseen = jax.tree.map(lambda leaf: leaf[last], samples)
     share = jnp.mean(weights, axis=0) / jnp.mean(weights[last], axis=0)
 
-    def predicted(policy: nets.Policy) -> tuple[jax.Array, jax.Array]:
-        """The violation [K] in these units, and its standard error."""
-        change = share * (ratio(policy, unseen) - 1)[:, None] * adv_c[last]
-        return violation + jnp.mean(change, axis=0), jnp.std(change, axis=0) / len(change) ** 0.5
-
-    # A price stands until the cost is clearly below its limit: noise must not switch it off.
-    expected, error = predicted(half.policy)
-    active = (expected + error > 0) & (half.nu + expected > 0)
+    def predicted(policy: nets.Policy) -> jax.Array:
+        change = jnp.mean((ratio(policy, unseen) - 1)[:, None] * adv_c[last], axis=0)
+        return violation + share * change
 
     def reprice(nu: jax.Array, policy: nets.Policy) -> jax.Array:
-        return jnp.clip(nu + predicted(policy)[0], 0.0, cap)
+        return jnp.clip(nu + DAMPING * predicted(policy), 0.0, cap)
 
-    return adv_c, reprice, jnp.any(active)
+    return adv_c, reprice, jnp.any(predicted(half.policy) > 0)
 
 
+DAMPING = 0.25
+"""Share of Newton's step that solved prices take after every epoch."""
 MARGIN_RATE = 0.05
 """Share of a measured deviation by which a margin moves in an iteration."""
 AIM = 0.97
@@ -296,15 +291,11 @@ AIM = 0.97
 
 SLACK_ENDS = 0.7
 """Progress of the training at which lifted limits have come down to what was asked for."""
-SLACK_PACE = 350
-"""Iterations in which a limit comes down by itself, at least: policies must follow."""
 
 
-def lifted(batch: Batch, config: Config, problem: Problem) -> jax.Array:
-    """The limits [K] that solved prices aim at in this iteration."""
-    falling = SLACK_ENDS * jnp.asarray(batch.iterations)
-    highest = jnp.minimum(config.slack, falling / SLACK_PACE)
-    slack = highest * jnp.maximum(0.0, 1 - batch.progress / SLACK_ENDS)
+def lifted(progress: jax.Array, config: Config, problem: Problem) -> jax.Array:
+    """The limits [K] that solved prices aim at after ``progress`` in [0, 1) of the training."""
+    slack = config.slack * jnp.maximum(0.0, 1 - progress / SLACK_ENDS)
     return (1 + slack) * jnp.asarray(problem.limits)
 
 
@@ -346,14 +337,12 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
     def project_step(
         half: PolicyDescent, learner: Learner, samples: Samples, batch: Batch, orders: jax.Array
     ) -> tuple[Learner, Metrics]:
-        limits = jnp.asarray(problem.limits)
-        report: Metrics = {}
+        limits = lifted(batch.progress, config, problem)
+        report: Metrics = {"aim": limits} if config.slack else {}
         if config.dual == "slow":
             nu, memory = raised(config, problem, learner, batch)
             half = half._replace(nu=nu)
         else:
-            limits = lifted(batch, config, problem)
-            report = {"aim": limits} if config.slack > 0 else {}
             memory = steered(learner.nu_opt, batch, limits)
             limits -= memory
         rate = decayed(config, batch.progress, "policy")

@@ -83,7 +83,7 @@ def descend(
     orders: jax.Array,
     learning_rate: jax.Array,
     *,
-    delta: float | jax.Array,
+    delta: float,
     divergence: Callable[[nets.Policy], jax.Array],
     reprice: Callable[[jax.Array, nets.Policy], jax.Array] = lambda nu, policy: nu,
     active: jax.Array | bool = True,
@@ -94,7 +94,7 @@ def descend(
     next epoch. Where not ``active``, nothing moves. Without a bound (delta = inf) the divergence is
     only taken at the end.
     """
-    bounded = isinstance(delta, jax.Array) or delta < math.inf
+    bounded = delta < math.inf
 
     def one_epoch(state: PolicyDescent) -> PolicyDescent:
         def reported(policy: nets.Policy, sample: Params) -> tuple[jax.Array, jax.Array]:
