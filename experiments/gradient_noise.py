@@ -21,6 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cupola import nets
+from cupola.algos.base import endless_costs
 from cupola.config import RunConfig
 from cupola.core import distributions
 from cupola.core.advantages import gae, scale
@@ -131,6 +132,7 @@ def cosines(trainer: Trainer, rollouts: list[Rollout], lam: float) -> list[float
             gamma=config.gamma,
             lam=lam,
             time_limit=config.time_limit,
+            endless=endless_costs(config, trainer.problem),
         )
         advantages = scale(
             jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1), "standardise"

@@ -138,9 +138,7 @@ REFUSED = [
     (f"{HOPPER} --epochs 0", "epochs must be at least 1"),
     (f"{HOPPER} --nu-init 3", "nu_init must lie between 0 and nu_max"),
     (f"{HOPPER} --improvement clipp", "clip"),
-    (f"{HOPPER} --slack -1", "slack must not be negative"),
-    (f"{HOPPER} --slack inf", "slack must be finite"),
-    (f"{HOPPER} --slack 1 --dual slow", "write dual=solved"),
+    (f"{HOPPER} --cost-termination bootstrap", "time_limit"),
     (f"{HOPPER} --time-limit never", "bootstrap"),
     (f"{HOPPER} --seed", "--seed"),
     (f"{HOPPER} --preset", "--preset"),
@@ -499,17 +497,6 @@ def test_list_names_everything(command):
             if cost.limit is not None:
                 assert f"{cost.name} <= {cost.limit:g}" in row
                 assert ("discounted" in row) == cost.discounted
-
-
-def test_a_lifted_limit_is_shown_while_it_is_lifted(command, tmp_path):
-    line = [*HOPPER.split(), "--limit", "5", "--slack", "1", *TINY_ARGS]
-    status, out, err = command(*line, "--out", tmp_path / "run")
-    assert (status, err) == (0, "")
-    lines = [row for row in out.splitlines() if "/6 " in row]
-    assert "5.0 (now 10.0, nu 0.000)" in lines[0]
-    assert "5.0 (nu" in lines[-1]  # the sixth begins after 5/6 of the training
-    aims = [record["aim/speed"] for record in RunDirectory.open(tmp_path / "run").metrics()]
-    np.testing.assert_allclose(aims, [5 + 5 * max(0, 1 - i / 6 / 0.7) for i in range(6)], rtol=1e-6)
 
 
 def test_train_without_a_terminal_prints_plain_lines_and_a_table(command, trained, tmp_path):

@@ -93,16 +93,14 @@ class CountDisplay(Screen[Progress]):
 
 
 def outcome(metrics: Record) -> str:
-    """Return, each cost against its limit (and a lifted one, while it is) and its price: a line."""
+    """Return, each cost against its limit and its price, on one line."""
     parts = [f"return {number(metrics['return'])}"]
     for name in cost_names(metrics):
         cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
         sign = "?" if cost is None else "<=" if cost <= limit else ">"
-        aim, price = metrics.get(f"aim/{name}"), metrics.get(f"nu/{name}")
-        notes = [f"now {number(aim)}"] if aim is not None and aim > limit else []
-        notes += [] if price is None else [f"nu {price:.3f}"]
-        noted = f" ({', '.join(notes)})" if notes else ""
-        parts.append(f"{name} {number(cost)} {sign} {number(limit)}{noted}")
+        price = metrics.get(f"nu/{name}")
+        nu = "" if price is None else f" (nu {price:.3f})"
+        parts.append(f"{name} {number(cost)} {sign} {number(limit)}{nu}")
     return "  ".join(parts)
 
 

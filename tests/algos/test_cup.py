@@ -59,18 +59,12 @@ def make_batch(costs: tuple[float, float], progress: float = 0.0) -> Batch:
     return Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.asarray(progress))
 
 
-def update(
-    config: cup.Config,
-    costs: tuple[float, float],
-    nu: tuple[float, float] = (0.0, 0.0),
-    progress: float = 0.0,
-):
+def update(config: cup.Config, costs: tuple[float, float], nu: tuple[float, float] = (0.0, 0.0)):
     learner = cup.make(config, PROBLEM).init(jax.random.key(0))
     learner = learner._replace(nu=jnp.asarray(nu))
     samples = make_samples(learner.policy)
     learn = cup.make_learn(config, PROBLEM)
-    batch = make_batch(costs, progress)
-    return learner, samples, *learn(learner, samples, batch, jax.random.key(1))
+    return learner, samples, *learn(learner, samples, make_batch(costs), jax.random.key(1))
 
 
 def equal(a, b) -> bool:
@@ -292,6 +286,8 @@ def test_presets_are_the_columns_of_the_table():
     paper, release, omnisafe = (cup.PRESETS[name] for name in ("paper", "release", "omnisafe"))
     assert (paper.batch_size, paper.epochs, paper.delta) == (5000, 10, 0.02)
     assert (paper.time_limit, release.time_limit) == ("bootstrap", "terminal")
+    assert paper.cost_termination == "time_limit"
+    assert (release.cost_termination, omnisafe.cost_termination) == ("terminal", "terminal")
     assert (release.batch_size, release.epochs, release.clip) == (2048, 10, 0.2)
     assert (release.stop_reference, release.cost_advantage) == ("start", "standardise")
     assert (release.dual_lr, release.nu_max, release.nu_init) == (0.01, 2.0, 0.0)
@@ -336,27 +332,6 @@ def test_solved_prices_follow_the_predicted_cost(x64):
     expected = np.clip(np.array([0.5, 0.01]) + 0.25 * predicted, 0, 2 * 5.95)
     np.testing.assert_allclose(reprice(half.nu, new), expected, rtol=1e-10)
     assert bool(active) == bool((predicted > 0).any())
-
-
-@pytest.mark.parametrize(
-    ("slack", "progress", "factor"),
-    [(1, 0, 2), (1, 0.35, 1.5), (0.4, 0.7, 1), (1, 0.9, 1), (0, 0, 1)],
-)
-def test_limits_are_lifted_at_first_and_stand_in_the_end(slack, progress, factor):
-    limits = cup.lifted(jnp.asarray(progress), cup.Config(slack=slack), PROBLEM)
-    np.testing.assert_allclose(limits, factor * np.asarray(PROBLEM.limits), rtol=1e-6)
-
-
-@pytest.mark.parametrize(("cost", "moves"), [(15.0, False), (25.0, True)])
-def test_a_cost_between_the_limit_and_the_lifted_one_is_free_at_first(cost, moves):
-    """The first limit is 10: at the beginning it counts as 20."""
-    config = cup.Config(**{**vars(LIMITED), "dual": "solved", "slack": 1.0})
-    _, _, _, metrics = update(config, costs=(cost, 1.0))
-    np.testing.assert_allclose(metrics["aim"], [20.0, 40.0])
-    assert (int(metrics["epochs_project"]) > 0) == moves
-    _, _, _, metrics = update(config, costs=(cost, 1.0), progress=0.7)
-    np.testing.assert_allclose(metrics["aim"], [10.0, 20.0])
-    assert int(metrics["epochs_project"]) > 0
 
 
 def test_the_margin_integrates_what_is_measured_and_never_lifts_a_limit():

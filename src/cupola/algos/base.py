@@ -47,6 +47,8 @@ class OnPolicyConfig:
     """Lambda of generalised advantage estimation."""
     time_limit: TimeLimit = "bootstrap"
     """Whether the value goes on beyond an episode that the time limit cut."""
+    cost_termination: Literal["terminal", "time_limit"] = "terminal"
+    """What a termination is for costs with a discounted limit: their end too, or a time limit."""
     hidden: tuple[int, ...] = (64, 64)
     log_std: float = -0.5
     """Initial log standard deviation of the actions, where they are continuous."""
@@ -245,8 +247,15 @@ def raised(
     )
 
 
+def endless_costs(config: OnPolicyConfig, problem: Problem) -> tuple[bool, ...]:
+    """For which costs [K] a termination counts as a time limit."""
+    return tuple(
+        config.cost_termination == "time_limit" and discounted for discounted in problem.discounted
+    )
+
+
 def make_samples(
-    config: OnPolicyConfig,
+    config: OnPolicyConfig, problem: Problem
 ) -> Callable[[Learner, Batch], tuple[Samples, jax.Array]]:
     """Compiled: the samples of a batch, reward advantages standardised.
 
@@ -262,6 +271,7 @@ def make_samples(
             gamma=config.gamma,
             lam=config.lam,
             time_limit=config.time_limit,
+            endless=endless_costs(config, problem),
         )
         advantages = jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
         return samples._replace(adv_r=scale(samples.adv_r, "standardise")), advantages
@@ -454,7 +464,7 @@ def assembled(
 
     Its metrics carry a `Forecast`, which the training loop compares with the next batch.
     """
-    samples_of, forecast_of = make_samples(config), make_forecast(config, problem)
+    samples_of, forecast_of = make_samples(config, problem), make_forecast(config, problem)
 
     def update(learner: Learner, batch: Batch, key: jax.Array) -> tuple[Learner, Metrics]:
         samples, advantages = samples_of(learner, batch)

@@ -13,7 +13,6 @@ after an epoch whose mean KL exceeds delta. Every switch is described in docs/al
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
@@ -51,6 +50,8 @@ HELD_OUT = 0.2
 class Config(MinibatchConfig, PricedConfig):
     """CUP's switches; the defaults are the preset `paper`."""
 
+    cost_termination: Literal["terminal", "time_limit"] = "time_limit"
+    """What a termination is for costs with a discounted limit: their end too, or a time limit."""
     delta: float = 0.02
     """KL divergence that ends either step early; inf never does."""
     improvement: Literal["clip", "kl", "focops"] = "clip"
@@ -71,18 +72,11 @@ class Config(MinibatchConfig, PricedConfig):
     """Weight of the square root of the KL to pi_k in the predicted cost."""
     dual: Literal["slow", "solved"] = "solved"
     """Prices that integrate past violations, or the projection's own, solved on the batch."""
-    slack: float = 0.0
-    """Share by which limits are lifted at first, falling to 0 (dual=solved)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "clip", "temperature")
-        check_not_negative(self, "alpha", "beta", "slack")
-        check(self.slack < math.inf, "slack must be finite: limits come down from there.")
-        check(
-            self.slack == 0 or self.dual == "solved",
-            "slack lifts the limits of solved prices: write dual=solved, or leave slack out.",
-        )
+        check_not_negative(self, "alpha", "beta")
         fitted = self.batch_size - self.held_out
         check(
             self.minibatch_size <= fitted,
@@ -98,10 +92,17 @@ class Config(MinibatchConfig, PricedConfig):
 
 PRESETS = {
     "paper": Config(),
-    "release": Config(batch_size=2048, num_envs=16, time_limit="terminal", dual="slow"),
+    "release": Config(
+        batch_size=2048,
+        num_envs=16,
+        time_limit="terminal",
+        cost_termination="terminal",
+        dual="slow",
+    ),
     "omnisafe": Config(
         batch_size=20000,
         epochs=40,
+        cost_termination="terminal",
         delta=0.01,
         stop_reference="half",
         cost_advantage="centre",
@@ -289,16 +290,6 @@ AIM = 0.97
 """Share of a limit that the margin steers a measured cost return to."""
 
 
-SLACK_ENDS = 0.7
-"""Progress of the training at which lifted limits have come down to what was asked for."""
-
-
-def lifted(progress: jax.Array, config: Config, problem: Problem) -> jax.Array:
-    """The limits [K] that solved prices aim at after ``progress`` in [0, 1) of the training."""
-    slack = config.slack * jnp.maximum(0.0, 1 - progress / SLACK_ENDS)
-    return (1 + slack) * jnp.asarray(problem.limits)
-
-
 def steered(margin: jax.Array, batch: Batch, limits: jax.Array) -> jax.Array:
     """The margins [K] by which solved prices hold predictions below the ``limits``.
 
@@ -337,8 +328,7 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
     def project_step(
         half: PolicyDescent, learner: Learner, samples: Samples, batch: Batch, orders: jax.Array
     ) -> tuple[Learner, Metrics]:
-        limits = lifted(batch.progress, config, problem)
-        report: Metrics = {"aim": limits} if config.slack else {}
+        limits = jnp.asarray(problem.limits)
         if config.dual == "slow":
             nu, memory = raised(config, problem, learner, batch)
             half = half._replace(nu=nu)
@@ -350,7 +340,7 @@ def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
         moved = learner._replace(
             policy=end.policy, policy_opt=end.opt_state, nu=end.nu, nu_opt=memory
         )
-        return moved, report | {"kl_project": end.kl, "epochs_project": end.epochs}
+        return moved, {"kl_project": end.kl, "epochs_project": end.epochs}
 
     def policy_work(
         learner: Learner,

@@ -24,16 +24,20 @@ def gae(
 ) -> jax.Array:
     """A_t = sum_l (gamma lam)^l delta_{t+l}, delta_t = x_t + gamma V(s_{t+1}) - V(s_t).
 
-    ``signals``, ``values``, ``next_values`` [T, N, ...]; ``terminated``, ``truncated`` [T, N].
+    ``signals``, ``values``, ``next_values`` [T, N, ...]; ``terminated``, ``truncated`` [T, N], or
+    [T, N, ...] where signals differ in it.
     ``next_values`` are those of the final observation where an episode ended. Both kinds of
     ending cut the sum; ``terminated`` also cuts the bootstrap, ``truncated`` only with
     ``time_limit="terminal"``.
     """
     no_future = terminated | truncated if time_limit == "terminal" else terminated
     ended = terminated | truncated
-    trailing = (1,) * (signals.ndim - 2)
-    future = (~no_future).astype(values.dtype).reshape(no_future.shape + trailing)
-    goes_on = (~ended).astype(values.dtype).reshape(ended.shape + trailing)
+
+    def where(flags: jax.Array) -> jax.Array:
+        trailing = (1,) * (signals.ndim - flags.ndim)
+        return flags.astype(values.dtype).reshape(flags.shape + trailing)
+
+    future, goes_on = where(~no_future), where(~ended)
     deltas = signals + gamma * future * next_values - values
 
     def backward(

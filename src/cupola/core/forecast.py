@@ -39,6 +39,7 @@ def forecast(
     ``advantages`` [B, 1 + K] are unscaled. Time is weighted by gamma^t where a return is discounted
     (the reward's always is). For any function V, J = E[V(s_0)] + E[sum_t gamma^t delta_t]: with the
     critic as V that is far less noisy than the returns of the few episodes that end in a batch.
+    Of an endless cost (`samples.draw`) it is the J that a termination does not end.
     """
     returns = (True, *discounted)
     weights = time_weights(samples, gamma, returns)

@@ -34,16 +34,25 @@ def draw(
     gamma: float,
     lam: float,
     time_limit: TimeLimit,
+    endless: tuple[bool, ...] = (),
 ) -> Samples:
-    """Advantages and value targets (A + V) of a rollout, flattened over time and environments."""
+    """Advantages and value targets (A + V) of a rollout, flattened over time and environments.
+
+    For the costs that are ``endless`` a termination counts as a time limit, so that what would have
+    come after it is not saved; () says none.
+    """
+    terminated, truncated = jnp.asarray(rollout.terminated), jnp.asarray(rollout.truncated)
+    if any(endless):
+        truncated = (terminated | truncated)[..., None]
+        terminated = terminated[..., None] & ~jnp.array((False, *endless))
     values = nets.apply_critics(critics, rollout.obs)
     next_values = nets.apply_critics(critics, rollout.next_obs)
     advantages = gae(
         signals(rollout),
         values,
         next_values,
-        jnp.asarray(rollout.terminated),
-        jnp.asarray(rollout.truncated),
+        terminated,
+        truncated,
         gamma=gamma,
         lam=lam,
         time_limit=time_limit,

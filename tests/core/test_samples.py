@@ -1,0 +1,80 @@
+"""Advantages of a rollout whose episodes end, by hand: gamma 0.5, lam 0.5, critics that say b."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from cupola import nets
+from cupola.algos import cup
+from cupola.algos.base import endless_costs
+from cupola.core.samples import draw
+from cupola.types import Problem, Rollout
+
+VALUES = (4.0, 10.0, 20.0)  # of the reward and two costs, in every state
+
+
+@pytest.fixture(name="critics")
+def critics_fixture():
+    fresh = nets.init_critics(jax.random.key(0), 1, len(VALUES), (2,), 1.0)
+    flat = jax.tree.map(jnp.zeros_like, fresh)
+    *hidden, (weight, bias) = flat
+    return (*hidden, (weight, bias + jnp.reshape(jnp.array(VALUES), (-1, *(1,) * (bias.ndim - 1)))))
+
+
+def advantages(critics, terminated, truncated, **switches):
+    """[T, 1 + K] of one environment that earns 1 and costs 2 and 3 a step."""
+    steps = len(terminated)
+    rollout = Rollout(
+        obs=np.zeros((steps, 1, 1), np.float32),
+        next_obs=np.zeros((steps, 1, 1), np.float32),
+        actions=np.zeros((steps, 1, 1), np.float32),
+        rewards=np.ones((steps, 1), np.float32),
+        costs=np.broadcast_to(np.float32([2, 3]), (steps, 1, 2)),
+        terminated=np.array(terminated)[:, None],
+        truncated=np.array(truncated)[:, None],
+        times=np.arange(steps, dtype=np.int32)[:, None],
+    )
+    policy = nets.init_policy(jax.random.key(0), 1, 1, (2,), -0.5, 1.0)
+    samples = draw(policy, critics, rollout, gamma=0.5, lam=0.5, **switches)
+    found = np.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
+    np.testing.assert_allclose(samples.targets, found + VALUES)
+    return found
+
+
+GOES_ON = (1 + 2 - 4, 2 + 5 - 10, 3 + 10 - 20)  # delta where V of the next state counts
+ENDS = (1 - 4, 2 - 10, 3 - 20)  # and where it does not
+
+
+def test_a_termination_ends_reward_and_costs(critics):
+    found = advantages(critics, [False, True], [False, False], time_limit="bootstrap")
+    np.testing.assert_allclose(found[1], ENDS)
+    np.testing.assert_allclose(found[0], np.add(GOES_ON, np.multiply(0.25, ENDS)))
+
+
+def test_a_termination_can_be_a_time_limit_for_a_cost(critics):
+    """What it would have been after it is not saved; all else ends with the episode."""
+    switches = {"time_limit": "bootstrap", "endless": (True, False)}
+    found = advantages(critics, [False, True, False], [False, False, False], **switches)
+    last = (ENDS[0], GOES_ON[1], ENDS[2])
+    np.testing.assert_allclose(found[1], last)
+    np.testing.assert_allclose(found[0], np.add(GOES_ON, np.multiply(0.25, last)))
+    np.testing.assert_allclose(found[2], GOES_ON)  # the next episode does not enter
+
+
+@pytest.mark.parametrize("endless", [(), (False, False), (True, True)])
+@pytest.mark.parametrize(("time_limit", "expected"), [("bootstrap", GOES_ON), ("terminal", ENDS)])
+def test_time_limits_are_the_same_for_all(critics, endless, time_limit, expected):
+    switches = {"time_limit": time_limit, "endless": endless}
+    np.testing.assert_allclose(advantages(critics, [False], [True], **switches)[0], expected)
+
+
+def test_where_time_limits_are_terminal_so_are_the_terminations_that_count_as_one(critics):
+    switches = {"time_limit": "terminal", "endless": (True, True)}
+    np.testing.assert_allclose(advantages(critics, [True], [False], **switches)[0], ENDS)
+
+
+def test_only_costs_with_a_discounted_limit_are_endless_and_only_on_request():
+    problem = Problem(1, 1, ("far", "fast"), (1.0, 1.0), (True, False), discrete=False)
+    assert endless_costs(cup.PRESETS["paper"], problem) == (True, False)
+    assert endless_costs(cup.PRESETS["release"], problem) == (False, False)
