@@ -43,10 +43,16 @@ CAMPAIGNS = {
     "cup-speed": Campaign(
         tasks=("HopperSpeed", "SwimmerSpeed", "AntSpeed"),
         seeds=(0, 1, 2),
+        variants={"paper": ("cup",)},
+    ),
+    "hopper-trap": Campaign(
+        tasks=("HopperSpeed",),
+        seeds=(0, 1, 2, 3, 4),
         variants={
             "paper": ("cup",),
+            "terminal": ("cup", "--cost-termination", "terminal"),
             "slow": ("cup", "--dual", "slow"),
-            "slack": ("cup", "--slack", "1"),
+            "slow-terminal": ("cup", "--dual", "slow", "--cost-termination", "terminal"),
         },
     ),
     "cup-safety-gym": Campaign(
@@ -182,7 +188,8 @@ def report(name: str, campaign: Campaign) -> None:
                     continue
                 curve = read_curve(path)
                 lines.append(table_row(task, variant, seed, curve))
-                draw(panel, curve, seed if apart else j, label=variant if seed == 0 else None)
+                by_seed = apart or len(campaign.variants) == 1
+                draw(panel, curve, seed if by_seed else j, label=variant if seed == 0 else None)
             panel[0].set_title(f"{variant}, {task}" if apart else task, fontsize="medium")
             if j == 0:
                 panel[0].set_ylabel("return")
