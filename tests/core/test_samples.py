@@ -1,4 +1,4 @@
-"""Advantages of a rollout whose episodes end, by hand: gamma 0.5, lam 0.5, critics that say b."""
+"""Advantages of a rollout whose episodes end, by hand: gamma 0.5, lam 0.5, constant critics."""
 
 import jax
 import jax.numpy as jnp
