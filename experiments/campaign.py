@@ -168,6 +168,7 @@ def report(name: str, campaign: Campaign) -> None:
     tasks = [task for task in campaign.tasks if any((RESULTS / name).glob(f"{task}-*.csv"))]
     # Many curves in one panel cannot be told apart.
     apart = len(campaign.variants) > max(2, len(tasks))
+    by_seed = apart or len(campaign.variants) == 1
     count = max(1, len(tasks))
     rows, columns = (count, len(campaign.variants)) if apart else (1, count)
     width, height = (2.1, 2.0) if apart else (4.2, 3.0)
@@ -188,7 +189,6 @@ def report(name: str, campaign: Campaign) -> None:
                     continue
                 curve = read_curve(path)
                 lines.append(table_row(task, variant, seed, curve))
-                by_seed = apart or len(campaign.variants) == 1
                 draw(panel, curve, seed if by_seed else j, label=variant if seed == 0 else None)
             panel[0].set_title(f"{variant}, {task}" if apart else task, fontsize="medium")
             if j == 0:

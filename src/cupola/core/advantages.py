@@ -33,11 +33,11 @@ def gae(
     no_future = terminated | truncated if time_limit == "terminal" else terminated
     ended = terminated | truncated
 
-    def where(flags: jax.Array) -> jax.Array:
+    def factor(flags: jax.Array) -> jax.Array:
         trailing = (1,) * (signals.ndim - flags.ndim)
         return flags.astype(values.dtype).reshape(flags.shape + trailing)
 
-    future, goes_on = where(~no_future), where(~ended)
+    future, goes_on = factor(~no_future), factor(~ended)
     deltas = signals + gamma * future * next_values - values
 
     def backward(
