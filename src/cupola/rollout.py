@@ -205,19 +205,16 @@ class Crew:
 
     def collect(self, act: Actor, noise: np.ndarray, into: Rollout) -> Finished:
         """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A]."""
-        obs = self.obs
-        for t in range(len(noise)):
-            into.obs[t] = obs[:, self._inputs]
-            actions = act(into.obs[t], noise[t])
-            step = self.task.step(actions)
-            obs = step.obs
-            into.next_obs[t] = step.final_obs[:, self._inputs]
-            into.actions[t] = actions
-            into.rewards[t] = step.reward
-            into.costs[t] = step.costs
-            into.terminated[t] = step.terminated
-            into.truncated[t] = step.truncated
-        self.obs = obs
+        task, inputs, moves = self.task, self._inputs, []
+        for obs, actions, unit in zip(into.obs, into.actions, noise, strict=True):
+            obs[:] = self.obs[:, inputs]
+            actions[:] = act(obs, unit)
+            moves.append(task.move(actions))
+            self.obs = moves[-1].obs
+        into.next_obs[:] = np.stack([move.final_obs for move in moves])[:, :, inputs]
+        into.rewards[:], into.costs[:] = task.account(moves, into.actions)
+        into.terminated[:] = [move.terminated for move in moves]
+        into.truncated[:] = [move.truncated for move in moves]
         return self.episodes.absorb(into)
 
     def save(self) -> State:

@@ -45,7 +45,7 @@ class Step(NamedTuple):
 
     An environment whose episode ends is reset within the same step: ``obs`` then holds the
     first observation of the new episode and ``final_obs`` the last one of the old episode;
-    elsewhere the two are equal.
+    elsewhere the two are equal. The next step leaves all arrays as they are.
     """
 
     obs: np.ndarray  # [N, O]

@@ -76,6 +76,20 @@ def leaves(value: Trajectory | Step) -> list[np.ndarray]:
 
 
 @every_task
+def test_moves_are_steps_whose_rewards_and_costs_come_later(name):
+    stepped, moved = staggered(name), make(name)
+    moved.reset(SEED, stagger=True)
+    actions = actions_of(moved)
+    moves = [moved.move(a) for a in actions]
+    rewards, costs = moved.account(moves, actions)
+    later = [
+        Step(m.obs, m.final_obs, r, c, m.terminated, m.truncated)
+        for m, r, c in zip(moves, rewards, costs, strict=True)
+    ]
+    assert_same_bits(stacked(later), stepped.steps)
+
+
+@every_task
 def test_shapes_types_and_finite_numbers(name):
     task = make(name)
     spec = specs()[name]

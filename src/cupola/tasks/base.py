@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -109,6 +109,14 @@ class Task(ABC):
     @abstractmethod
     def step(self, actions: np.ndarray) -> Step:
         """Apply actions [N, A]; environments whose episode ended are reset in the same step."""
+
+    def move(self, actions: np.ndarray) -> Any:
+        """A `step` whose reward and costs may wait for `account`; it has all other fields."""
+        return self.step(actions)
+
+    def account(self, moves: list[Any], actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rewards [T, N] and costs [T, N, K] of T moves in a row by ``actions`` [T, N, A]."""
+        return np.stack([move.reward for move in moves]), np.stack([move.costs for move in moves])
 
     def physics(self, actions: np.ndarray) -> None:
         """Step the engine and nothing else: the ceiling that benchmarks compare with."""
