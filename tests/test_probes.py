@@ -128,18 +128,20 @@ def check_quadratic(policy: Policy, task: str, tolerance: float) -> None:
 
 @pytest.mark.learning
 @pytest.mark.parametrize(
-    ("dual", "tolerance"),
+    ("dual", "iterations", "tolerance", "effort_bound"),
     # Solved prices steer to 97 % of the limit, which alone costs about 3 % of the return.
-    [("slow", 0.02), ("solved", 0.04)],
+    [("slow", 1600, 0.02, 1.005), ("solved", 800, 0.04, 1.0)],
 )
-def test_the_constrained_regulator_is_solved(tmp_path, dual, tolerance):
+def test_the_constrained_regulator_is_solved(
+    tmp_path, dual, iterations, tolerance, effort_bound
+):
     """With settings found by trial; those with the clipped improvement left 3 % and more."""
     policy = trained(
         tmp_path,
         "ProbeRegulator",
         **EPISODES,
         minibatch_size=200,
-        iterations=800,
+        iterations=iterations,
         learning_rate=5e-4,
         improvement="focops",
         delta=0.05,
@@ -148,7 +150,7 @@ def test_the_constrained_regulator_is_solved(tmp_path, dual, tolerance):
     )
     returns, effort = simulate(policy.predict)
     _, best = REGULATOR.optimum()
-    assert effort <= 1.01 * REGULATOR.limit
+    assert effort <= effort_bound * REGULATOR.limit
     assert returns == pytest.approx(best, rel=tolerance)
 
 
