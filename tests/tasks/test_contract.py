@@ -90,6 +90,13 @@ def test_moves_are_steps_whose_rewards_and_costs_come_later(name):
 
 
 @every_task
+def test_a_task_may_be_asked_for_no_costs(name):
+    task = make_task(name, 2, (), 1)
+    task.reset(SEED)
+    assert task.step(np.zeros((2, task.spec.act_size))).costs.shape == (2, 0)
+
+
+@every_task
 def test_shapes_types_and_finite_numbers(name):
     task = make(name)
     spec = specs()[name]

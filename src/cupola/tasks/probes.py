@@ -157,7 +157,7 @@ class RegulatorTask(Task):
         self._clock.begin(ended)
         for env in ended.tolist():
             self._obs[env] = self._start(env)
-        costs = np.stack([effort] * len(self.costs), axis=1)
+        costs = np.repeat(effort[:, None], len(self.costs), axis=1)
         return Step(self._obs, final_obs, reward, costs, terminated, truncated)
 
     def save(self) -> State:

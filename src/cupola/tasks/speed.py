@@ -288,8 +288,10 @@ class RobotTask(Task):
         velocity = (position - np.concatenate([move.before for move in moves])) / self._dt
         effort = np.einsum("tna,tna->tn", actions, actions, dtype=np.float64).reshape(-1)
         motion = Motion(position, velocity, effort)
-        costs = [measure(motion).reshape(shape) for measure in self._measures]
-        return self._rules.reward(motion).reshape(shape), np.stack(costs, axis=-1)
+        costs = np.empty((*shape, len(self._measures)))
+        for k, measure in enumerate(self._measures):
+            costs[..., k] = measure(motion).reshape(shape)
+        return self._rules.reward(motion).reshape(shape), costs
 
     def render(self, index: int = 0) -> np.ndarray:
         return draw(self._model, self._qpos[index], self._robot.view, self._rules.backdrop)
