@@ -79,6 +79,12 @@ CAMPAIGNS = {
         variants={name: (name,) for name in ALGORITHMS},
         iterations=200,
     ),
+    "baselines-falls": Campaign(
+        tasks=("HopperSpeed",),
+        seeds=(0, 1),
+        variants={name: (name, "--cost-termination", "time_limit") for name in ALGORITHMS[1:6]},
+        iterations=200,
+    ),
     "recovery": Campaign(
         tasks=("HopperSpeed",),
         seeds=(0,),

@@ -18,7 +18,7 @@ RESTART = 25
 
 
 def bench(
-    task: str, *, algo: str = "cup", iterations: int = 30, threads: int = 0, **fields: Any
+    task: str, *, algo: str = "cup", iterations: int = 20, threads: int = 0, **fields: Any
 ) -> dict[str, Any]:
     """Time an algorithm's preset `paper` without early stopping; nothing is written to disk.
 

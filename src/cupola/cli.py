@@ -74,7 +74,7 @@ class BenchArgs:
 
     task: Positional[str]
     algo: str = "cup"
-    iterations: int = 30
+    iterations: int = 20
     threads: int = 0
     """Cores to use; 0 means all."""
     out: Path | None = None
