@@ -132,9 +132,7 @@ def check_quadratic(policy: Policy, task: str, tolerance: float) -> None:
     # Solved prices steer to 97 % of the limit, which alone costs about 3 % of the return.
     [("slow", 1600, 0.02, 1.005), ("solved", 800, 0.04, 1.0)],
 )
-def test_the_constrained_regulator_is_solved(
-    tmp_path, dual, iterations, tolerance, effort_bound
-):
+def test_the_constrained_regulator_is_solved(tmp_path, dual, iterations, tolerance, effort_bound):
     """With settings found by trial; those with the clipped improvement left 3 % and more."""
     policy = trained(
         tmp_path,
