@@ -116,7 +116,7 @@ def compare_rows(task_name: str, record: Record) -> Errors:
     found: dict[str, np.ndarray] = {}
 
     task.place(every, situation(scene, record, after, before, actions))
-    reward, met, charges = task.judge(task.relative())
+    reward, met, charges = task.score_step(task.relative())
     found["reward"] = np.abs(reward - record["reward"])
     found["goal"] = np.abs(met.astype(float) - record["goal_met"])
     none = np.zeros(count, bool)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cupola.experiments.results import load
+from cupola.reports.results import load
 
 FILE = """
 iterations = {iterations}

@@ -43,10 +43,10 @@ from typing import Any
 
 import numpy as np
 
+from cupola.cores import available_cores
 from cupola.errors import CupolaError
 from cupola.tasks import make_task
 from cupola.tasks.base import Task
-from cupola.training import available_cores
 
 HERE = Path(__file__).resolve().parent
 TASKS = ("PointGoal1", "CarGoal1", "PointButton1", "CarButton1")
@@ -77,7 +77,9 @@ def measure_task(name: str, envs: int, steps: int, cores: int, seed: int) -> dic
     whole = prepare(name, envs, cores, rng)
     crews = [prepare(name, size, max(1, cores // 2), rng) for size in halves]
     found = {}
-    found["physics"] = drive(bare, rng.uniform(-1, 1, (steps, envs, 2)), lambda t, a: t.physics(a))
+    found["physics"] = drive(
+        bare, rng.uniform(-1, 1, (steps, envs, 2)), lambda t, a: t.step_engine(a)
+    )
     found["task"] = drive(whole, rng.uniform(-1, 1, (steps, envs, 2)), lambda t, a: t.step(a))
     actions = [rng.uniform(-1, 1, (steps, size, 2)) for size in halves]
     with ThreadPoolExecutor(2) as pool:

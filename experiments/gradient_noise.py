@@ -21,11 +21,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from cupola import nets
-from cupola.algos.base import endless_costs
+from cupola.algos.update import endless_costs
 from cupola.config import RunConfig
 from cupola.core import distributions
 from cupola.core.advantages import gae, scale
-from cupola.core.samples import draw, ratio, signals
+from cupola.core.samples import build_samples, ratio, signals
 from cupola.errors import CupolaError
 from cupola.rollout import collect, make_actor
 from cupola.runs import checkpoints
@@ -95,7 +95,7 @@ def drawn(trainer: Trainer, batches: int) -> tuple[list[Rollout], np.ndarray, np
         noise = np.asarray(
             distributions.unit_noise(jax.random.key(i), shape, trainer.spec.discrete)
         )
-        rollout, ended = collect(trainer.crews, act, noise, trainer.threads > 1)
+        rollout, ended = collect(trainer.collectors, act, noise, trainer.threads > 1)
         rollouts.append(jax.device_get(prepare(trainer.moments, rollout)[0]))
         finished.append(ended)
     returns = np.concatenate([ended.returns for ended in finished])
@@ -125,7 +125,7 @@ def cosines(trainer: Trainer, rollouts: list[Rollout], lam: float) -> list[float
 
     @jax.jit
     def gradients(rollout: Rollout) -> jax.Array:
-        samples = draw(
+        samples = build_samples(
             learner.policy,
             learner.critics,
             rollout,

@@ -15,7 +15,7 @@ for name in sys.argv[1:]:
     sys.modules[name] = None  # importing it fails
 import cupola
 for module in pkgutil.walk_packages(cupola.__path__, "cupola."):
-    if module.name not in ("cupola.__main__", "cupola.experiments.ray_engine"):
+    if module.name not in ("cupola.__main__", "cupola.sweeps.ray_engine"):
         importlib.import_module(module.name)
 """
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cupola import nets
 from cupola.core import moments as obs_moments
-from cupola.rollout import Episodes, Estimates, Finished, crew_sizes, make_actor
+from cupola.rollout import Episodes, Estimates, Finished, collector_sizes, make_actor
 from cupola.types import Rollout
 
 GAMMA = 0.9
@@ -122,5 +122,5 @@ def test_the_actor_is_the_policy():
     np.testing.assert_allclose(ours, expected, rtol=1e-5, atol=1e-6)
 
 
-def test_crews_share_the_environments():
-    assert [crew_sizes(n) for n in (1, 2, 5, 20)] == [[1], [1, 1], [3, 2], [10, 10]]
+def test_collectors_share_the_environments():
+    assert [collector_sizes(n) for n in (1, 2, 5, 20)] == [[1], [1, 1], [3, 2], [10, 10]]

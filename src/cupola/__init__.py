@@ -62,7 +62,7 @@ def __getattr__(name: str) -> Any:
 
 def _register() -> None:
     """Make Gymnasium know the tasks: `gymnasium.make("cupola/HopperSpeed-v0")`."""
-    from cupola.border.outward import register_all
+    from cupola.gym.register import register_all
 
     register_all()
 

@@ -78,5 +78,5 @@ def physics_seconds(task: Task, steps: int, rng: np.random.Generator) -> float:
     actions = rng.uniform(-1, 1, (steps, task.num_envs, task.spec.act_size))
     began = time.perf_counter()
     for action in actions:
-        task.physics(action)
+        task.step_engine(action)
     return time.perf_counter() - began

@@ -19,9 +19,9 @@ import tyro
 from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
+from cupola import commands_sweeps as commands
 from cupola.compilation import warm_up_cache
 from cupola.errors import CupolaError, in_words, unknown
-from cupola.experiments import commands
 from cupola.version import __version__
 
 Parsed = TypeVar("Parsed")
@@ -94,7 +94,7 @@ class TheoryArgs:
 
 def run_train(args: Sequence[str]) -> None:
     from cupola.algos import load_algorithm
-    from cupola.border.options import GymOptions
+    from cupola.gym.options import GymOptions
     from cupola.training import train
 
     parsed = parse_train(args)
@@ -126,8 +126,8 @@ def run_train(args: Sequence[str]) -> None:
 def parse_train(args: Sequence[str]) -> Any:
     """Arguments of `cupola train`, whose fields depend on the algorithm and the preset."""
     from cupola import algos
-    from cupola.border.options import GymOptions
     from cupola.config import RunOptions
+    from cupola.gym.options import GymOptions
 
     asks_help = "--help" in args or "-h" in args
     positional = [a for a in args[:1] if not a.startswith("-")]
@@ -221,10 +221,10 @@ def program() -> str:
 
 def run_eval(args: Sequence[str]) -> None:
     parsed = parse(EvalArgs, args, "eval")
+    from cupola.cores import available_cores
     from cupola.display import evaluation_table
     from cupola.evaluation import evaluate
     from cupola.policy import load
-    from cupola.training import available_cores
 
     warm_up_cache()
     result = evaluate(

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Any, get_origin, get_type_hints
 
 from cupola.algos import load_algorithm
-from cupola.algos.base import OnPolicyConfig, check, check_types
-from cupola.border.options import GymOptions
+from cupola.algos.config import OnPolicyConfig
+from cupola.checks import check, check_types
 from cupola.errors import CupolaError, unknown
+from cupola.gym.options import GymOptions
 from cupola.tasks.base import TaskSpec
 from cupola.types import Problem
 from cupola.version import __version__

@@ -8,14 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from cupola.border.costs import CostFunction
 from cupola.config import problem_of
 from cupola.errors import CupolaError
+from cupola.gym.costs import CostFunction
 from cupola.policy import Policy
 from cupola.rollout import Finished
+from cupola.seeds import environment_seed
 from cupola.tasks import make_task, spec_of
 from cupola.tasks.base import Task, TaskFactory
-from cupola.training import environment_seed, source
+from cupola.training import source
 
 MAX_ENVS = 64
 

@@ -15,7 +15,7 @@ from cupola.core.moments import Moments
 from cupola.tasks.base import Actor, State, Task
 from cupola.types import Rollout
 
-_POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-crew")
+_POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-collector")
 
 
 def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool) -> Actor:
@@ -190,7 +190,7 @@ def mean_or_nan(values: np.ndarray) -> np.ndarray:
     return values.mean(axis=0) if len(values) else np.full(values.shape[1], np.nan)
 
 
-class Crew:
+class Collector:
     """Some environments of a task, stepped in a thread of their own."""
 
     def __init__(self, task: Task, gamma: float) -> None:
@@ -205,16 +205,16 @@ class Crew:
 
     def collect(self, act: Actor, noise: np.ndarray, into: Rollout) -> Finished:
         """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A]."""
-        task, inputs, moves = self.task, self._inputs, []
+        task, inputs, steps = self.task, self._inputs, []
         for obs, actions, unit in zip(into.obs, into.actions, noise, strict=True):
             obs[:] = self.obs[:, inputs]
             actions[:] = act(obs, unit)
-            moves.append(task.move(actions))
-            self.obs = moves[-1].obs
-        into.next_obs[:] = np.stack([move.final_obs for move in moves])[:, :, inputs]
-        into.rewards[:], into.costs[:] = task.account(moves, into.actions)
-        into.terminated[:] = [move.terminated for move in moves]
-        into.truncated[:] = [move.truncated for move in moves]
+            steps.append(task.step_physics(actions))
+            self.obs = steps[-1].obs
+        into.next_obs[:] = np.stack([step.final_obs for step in steps])[:, :, inputs]
+        into.rewards[:], into.costs[:] = task.score(steps, into.actions)
+        into.terminated[:] = [step.terminated for step in steps]
+        into.truncated[:] = [step.truncated for step in steps]
         return self.episodes.absorb(into)
 
     def save(self) -> State:
@@ -235,7 +235,7 @@ def strip(prefix: str, arrays: State) -> State:
     return {k.removeprefix(prefix): v for k, v in arrays.items() if k.startswith(prefix)}
 
 
-def crew_sizes(num_envs: int) -> list[int]:
+def collector_sizes(num_envs: int) -> list[int]:
     """Two halves, whatever the number of cores: the results must not depend on it.
 
     While one half waits for Python, the other half's physics runs.
@@ -245,10 +245,10 @@ def crew_sizes(num_envs: int) -> list[int]:
 
 
 def collect(
-    crews: list[Crew], act: Actor, noise: np.ndarray, side_by_side: bool
+    collectors: list[Collector], act: Actor, noise: np.ndarray, side_by_side: bool
 ) -> tuple[Rollout, Finished]:
-    """T steps of all crews with unit noise [T, N, A], and the episodes that ended."""
-    task = crews[0].task
+    """T steps of all collectors with unit noise [T, N, A], and the episodes that ended."""
+    task = collectors[0].task
     shape = noise.shape[:2]
     obs_size, costs = len(task.spec.inputs), len(task.costs)
     rollout = Rollout(
@@ -263,10 +263,10 @@ def collect(
     )
     jobs: list[Callable[[], Finished]] = []
     at = 0
-    for crew in crews:
-        mine = slice(at, at + crew.task.num_envs)
+    for collector in collectors:
+        mine = slice(at, at + collector.task.num_envs)
         part = Rollout(*(array[:, mine] for array in rollout))
-        jobs.append(partial(crew.collect, act, noise[:, mine], part))
+        jobs.append(partial(collector.collect, act, noise[:, mine], part))
         at = mine.stop
     if side_by_side:
         others = [_POOL.submit(job) for job in jobs[1:]]

@@ -3,45 +3,44 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import re
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 
 from cupola.algos import load_algorithm
-from cupola.border.costs import CostFunction, name_of
-from cupola.border.failures import EnvironmentFailedError
-from cupola.border.options import GymOptions, is_foreign
-from cupola.border.task import factory as gym_factory
-from cupola.border.task import task_name
 from cupola.config import Limits, RunConfig, no_cost, problem_of, resolve
 from cupola.core import distributions
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
+from cupola.cores import available_cores
 from cupola.errors import CupolaError
-from cupola.outlook import Outlook
+from cupola.gym.costs import CostFunction, name_of
+from cupola.gym.failures import EnvironmentFailedError
+from cupola.gym.options import GymOptions, is_foreign
+from cupola.gym.task import factory as gym_factory
+from cupola.gym.task import task_name
+from cupola.prediction_check import PredictionCheck
 from cupola.rollout import (
-    Crew,
+    Collector,
     Estimates,
     Finished,
     collect,
-    crew_sizes,
+    collector_sizes,
     make_actor,
     mean_or_nan,
     strip,
 )
 from cupola.runs import checkpoints
 from cupola.runs.directory import Record, RunDirectory
+from cupola.seeds import environment_seed
+from cupola.signals import stop_requests
 from cupola.tasks import make_task, spec_of
 from cupola.tasks.base import TaskFactory, TaskSpec, action_arrays
 from cupola.types import Batch, Learner, Rollout
@@ -75,14 +74,14 @@ class Trainer:
         self.threads = options.threads or available_cores()
         costs = self.problem.costs
         engine_threads = max(1, self.threads // 2)
-        self.crews = [
-            Crew(
+        self.collectors = [
+            Collector(
                 factory.make(size, costs)
                 if factory
                 else make_task(config.task, size, costs, engine_threads),
                 algorithm.gamma,
             )
-            for size in crew_sizes(algorithm.num_envs)
+            for size in collector_sizes(algorithm.num_envs)
         ]
         self._key = jax.random.key(options.seed)
         module = load_algorithm(config.algo)
@@ -95,11 +94,11 @@ class Trainer:
             self._start_from(Path(options.start_from))
         window = getattr(algorithm, "cost_window", 0)
         self.estimates = Estimates(self.problem.discounted, algorithm.gamma, window)
-        self.outlook = Outlook(len(costs), algorithm.gamma)
+        self.prediction_check = PredictionCheck(len(costs), algorithm.gamma)
         seed = environment_seed(options.seed, "train")
-        for crew in self.crews:
-            crew.start(seed)
-            seed += crew.task.num_envs
+        for collector in self.collectors:
+            collector.start(seed)
+            seed += collector.task.num_envs
 
     def _start_from(self, path: Path) -> None:
         """Take over another run's networks and statistics, but neither optimisers nor prices."""
@@ -123,13 +122,13 @@ class Trainer:
         shape = (config.batch_size // config.num_envs, config.num_envs, self.spec.act_size)
         noise = np.asarray(distributions.unit_noise(noise_key, shape, self.spec.discrete))
         act = make_actor(self.learner.policy, self.moments, config.obs_clip, config.normalise_obs)
-        side_by_side = self.threads > 1 and self.crews[0].task.parallel
-        rollout, finished = collect(self.crews, act, noise, side_by_side)
+        side_by_side = self.threads > 1 and self.collectors[0].task.parallel
+        rollout, finished = collect(self.collectors, act, noise, side_by_side)
         self._check_finite("rollout", rollout._asdict())
-        for crew in self.crews:
-            self._check_finite("rollout", {"obs": crew.obs})
+        for collector in self.collectors:
+            self._check_finite("rollout", {"obs": collector.obs})
         self.estimates.absorb(finished)
-        self.outlook.absorb(finished)
+        self.prediction_check.absorb(finished)
         collected = time.perf_counter()
         normalised, moments = self._prepare(self.moments, rollout)
         progress = self.iteration / self.config.options.iterations
@@ -144,12 +143,12 @@ class Trainer:
         self._check_finite("update", report)
         forecast = report.pop("forecast", None)
         if forecast is not None:
-            report |= self.outlook.compare(forecast, self.estimates.horizons)
+            report |= self.prediction_check.compare(forecast, self.estimates.horizons)
         updated = time.perf_counter()
         self.learner, self.moments = learner, moments
         self.iteration += 1
         metrics = self._record(finished, report)
-        metrics |= self.crews[0].task.assess(act, config.gamma, self.problem.limits)
+        metrics |= self.collectors[0].task.extra_metrics(act, config.gamma, self.problem.limits)
         timings = {
             "iteration": self.iteration,
             "rollout_seconds": collected - began,
@@ -195,24 +194,24 @@ class Trainer:
         arrays["inputs"] = self.spec.inputs
         arrays["obs_size"] = np.array(self.spec.obs_size)
         arrays |= action_arrays(self.spec.actions)
-        for i, crew in enumerate(self.crews):
-            arrays |= {f"crew{i}.{k}": v for k, v in crew.save().items()}
+        for i, collector in enumerate(self.collectors):
+            arrays |= {f"collector{i}.{k}": v for k, v in collector.save().items()}
         arrays |= {f"estimates.{k}": v for k, v in self.estimates.save().items()}
-        arrays |= {f"outlook.{k}": v for k, v in self.outlook.save().items()}
+        arrays |= {f"prediction_check.{k}": v for k, v in self.prediction_check.save().items()}
         return arrays
 
     def restore(self, iteration: int, arrays: checkpoints.Arrays) -> None:
         self.iteration = iteration
         self.learner = checkpoints.unflatten("learner", arrays, self.learner)
         self.moments = checkpoints.unflatten("moments", arrays, self.moments)
-        for i, crew in enumerate(self.crews):
-            crew.restore(strip(f"crew{i}.", arrays))
+        for i, collector in enumerate(self.collectors):
+            collector.restore(strip(f"collector{i}.", arrays))
         self.estimates.restore(strip("estimates.", arrays))
-        self.outlook.restore(strip("outlook.", arrays))
+        self.prediction_check.restore(strip("prediction_check.", arrays))
 
     def close(self) -> None:
-        for crew in self.crews:
-            crew.task.close()
+        for collector in self.collectors:
+            collector.task.close()
 
 
 def make_prepare(
@@ -374,46 +373,9 @@ def _last_good(run: RunDirectory) -> str:
     return f"the last good checkpoint is {checkpoints.path_of(run.checkpoints, saved[-1])}."
 
 
-@contextmanager
-def stop_requests() -> Iterator[threading.Event]:
-    """An event that Ctrl-C or a termination signal sets; a second signal ends at once."""
-    stopping = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield stopping
-        return
-
-    signals = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.getsignal(number) for number in signals}
-
-    def ask(number: int, frame: object) -> None:
-        stopping.set()
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    for number in signals:
-        signal.signal(number, ask)
-    try:
-        yield stopping
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
 def default_path(config: RunConfig) -> Path:
     task = re.sub(r"[^\w.-]+", "-", config.task)
     return Path("runs") / f"{config.algo}-{task}-{config.options.seed}"
-
-
-def environment_seed(seed: int, purpose: Literal["train", "evaluate"]) -> int:
-    """The seed of the first environment: runs of neighbouring seeds share no episode."""
-    entropy = [seed, ("train", "evaluate").index(purpose)]
-    return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)
-
-
-def available_cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _number(value: Any) -> float | int | None:

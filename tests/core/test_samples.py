@@ -7,8 +7,8 @@ import pytest
 
 from cupola import nets
 from cupola.algos import cup
-from cupola.algos.base import endless_costs
-from cupola.core.samples import draw
+from cupola.algos.update import endless_costs
+from cupola.core.samples import build_samples
 from cupola.types import Problem, Rollout
 
 VALUES = (4.0, 10.0, 20.0)  # of the reward and two costs, in every state
@@ -36,7 +36,7 @@ def advantages(critics, terminated, truncated, **switches):
         times=np.arange(steps, dtype=np.int32)[:, None],
     )
     policy = nets.init_policy(jax.random.key(0), 1, 1, (2,), -0.5, 1.0)
-    samples = draw(policy, critics, rollout, gamma=0.5, lam=0.5, **switches)
+    samples = build_samples(policy, critics, rollout, gamma=0.5, lam=0.5, **switches)
     found = np.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
     np.testing.assert_allclose(samples.targets, found + VALUES)
     return found

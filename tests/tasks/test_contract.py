@@ -80,8 +80,8 @@ def test_moves_are_steps_whose_rewards_and_costs_come_later(name):
     stepped, moved = staggered(name), make(name)
     moved.reset(SEED, stagger=True)
     actions = actions_of(moved)
-    moves = [moved.move(a) for a in actions]
-    rewards, costs = moved.account(moves, actions)
+    moves = [moved.step_physics(a) for a in actions]
+    rewards, costs = moved.score(moves, actions)
     later = [
         Step(m.obs, m.final_obs, r, c, m.terminated, m.truncated)
         for m, r, c in zip(moves, rewards, costs, strict=True)

@@ -41,7 +41,9 @@ def test_sampled_returns_are_the_exact_ones():
         costs += running * gamma**t * step.costs[:, 0]
         running &= ~step.terminated
         obs = step.obs
-    known = task.assess(biased, gamma, (5.0,))  # what is cut after 50 steps is within the noise
+    known = task.extra_metrics(
+        biased, gamma, (5.0,)
+    )  # what is cut after 50 steps is within the noise
     error = 4 * totals.std() / 2000**0.5
     assert known["exact_return"] == pytest.approx(totals.mean(), abs=error)
     error = 4 * costs.std() / 2000**0.5
@@ -51,7 +53,7 @@ def test_sampled_returns_are_the_exact_ones():
 def test_the_gap_is_that_to_the_linear_programme():
     task = make("TabularGrid", 2, ("hazards",), 1)
     optimum = solve(GRID)
-    known = task.assess(biased, 0.9, (0.2,))
+    known = task.extra_metrics(biased, 0.9, (0.2,))
     assert known["optimum"] == pytest.approx(optimum.value)
     gap = (optimum.value - known["exact_return"]) / optimum.value
     assert known["optimum_gap"] == pytest.approx(gap)
@@ -68,7 +70,7 @@ def test_the_gap_is_that_to_the_linear_programme():
     rows[random_state, order[-1]] = ndtri(share) * 2**0.5 * 1e-3
     rows[random_state, order[-2]] = 0.0
     rows[random_state, order[:-2]] = -1.0
-    assert task.assess(best, 0.9, (0.2,))["optimum_gap"] == pytest.approx(0, abs=1e-5)
+    assert task.extra_metrics(best, 0.9, (0.2,))["optimum_gap"] == pytest.approx(0, abs=1e-5)
 
 
 def test_an_infeasible_limit_is_said():
@@ -76,8 +78,8 @@ def test_an_infeasible_limit_is_said():
     cmdp = make_cmdp(np.ones((1, 2, 1)), np.zeros((1, 2)), np.ones((1, 1, 2)), [1.0], [1.0], 0.5)
     task = TabularTask(spec_of("Costly", cmdp, ["price"]), cmdp, 2, ("price",))
     with pytest.raises(CupolaError, match="lowest cost return is 2"):
-        task.assess(lambda obs, noise: noise, 0.5, (1.0,))
-    assert chain.assess(lambda obs, noise: noise, 0.9, (1.0,))["optimum"] > 0
+        task.extra_metrics(lambda obs, noise: noise, 0.5, (1.0,))
+    assert chain.extra_metrics(lambda obs, noise: noise, 0.9, (1.0,))["optimum"] > 0
 
 
 def test_any_cmdp_is_a_task():

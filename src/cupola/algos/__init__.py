@@ -12,7 +12,7 @@ from typing import Any
 
 from cupola.errors import unknown
 
-_NOT_ALGORITHMS = {"base"}
+_NOT_ALGORITHMS = {"config", "update"}
 
 
 def names() -> list[str]:

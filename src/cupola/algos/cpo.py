@@ -18,7 +18,8 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.base import Learn, TrustRegionConfig, assembled, trust_region_learn
+from cupola.algos.config import TrustRegionConfig
+from cupola.algos.update import Learn, assembled, trust_region_learn
 from cupola.core.advantages import scale
 from cupola.core.half_spaces import active_sets, trust_region_step
 from cupola.core.samples import Samples, ratio

@@ -22,19 +22,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from cupola import nets
-from cupola.algos.base import (
-    Learn,
-    MinibatchConfig,
-    PricedConfig,
-    assembled,
-    check,
-    check_not_negative,
-    check_positive,
-    decayed,
-    init_learner,
-    minibatch_learn,
-    raised,
-)
+from cupola.algos.config import MinibatchConfig, PricedConfig
+from cupola.algos.update import Learn, assembled, decayed, init_learner, minibatch_learn, raised
+from cupola.checks import check, check_not_negative, check_positive
 from cupola.core import distributions, surrogates
 from cupola.core.advantages import horizon_factor, scale
 from cupola.core.minibatch import PolicyDescent, descend, mean_kl, start

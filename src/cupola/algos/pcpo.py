@@ -15,8 +15,9 @@ from typing import Literal
 
 import jax
 
-from cupola.algos.base import Learn, TrustRegionConfig, assembled, trust_region_learn
+from cupola.algos.config import TrustRegionConfig
 from cupola.algos.cpo import Model, make_model, search
+from cupola.algos.update import Learn, assembled, trust_region_learn
 from cupola.core.advantages import scale
 from cupola.core.half_spaces import active_sets, projection
 from cupola.core.samples import Samples

@@ -11,7 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.base import Learn, MinibatchConfig, assembled, check_positive, one_descent
+from cupola.algos.config import MinibatchConfig
+from cupola.algos.update import Learn, assembled, one_descent
+from cupola.checks import check_positive
 from cupola.core import surrogates
 from cupola.core.samples import Samples, ratio
 from cupola.types import Algorithm, Problem

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.base import Learn, TrustRegionConfig, assembled, trust_region_learn
+from cupola.algos.config import TrustRegionConfig
+from cupola.algos.update import Learn, assembled, trust_region_learn
 from cupola.core.samples import Samples, ratio
 from cupola.core.trust_region import (
     Flat,

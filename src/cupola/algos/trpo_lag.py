@@ -13,15 +13,9 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.base import (
-    Learn,
-    PricedConfig,
-    TrustRegionConfig,
-    assembled,
-    raised,
-    trust_region_learn,
-)
+from cupola.algos.config import PricedConfig, TrustRegionConfig
 from cupola.algos.trpo import ascend
+from cupola.algos.update import Learn, assembled, raised, trust_region_learn
 from cupola.core.advantages import scale
 from cupola.core.samples import Samples, ratio
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem

@@ -26,7 +26,7 @@ class Samples(NamedTuple):
     times: jax.Array  # [B], steps since the episode began
 
 
-def draw(
+def build_samples(
     policy: nets.Policy,
     critics: Params,
     rollout: Rollout,

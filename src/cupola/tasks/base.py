@@ -110,19 +110,21 @@ class Task(ABC):
     def step(self, actions: np.ndarray) -> Step:
         """Apply actions [N, A]; environments whose episode ended are reset in the same step."""
 
-    def move(self, actions: np.ndarray) -> Any:
-        """A `step` whose reward and costs may wait for `account`; it has all other fields."""
+    def step_physics(self, actions: np.ndarray) -> Any:
+        """A `step` whose reward and costs may wait for `score`; it has all other fields."""
         return self.step(actions)
 
-    def account(self, moves: list[Any], actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rewards [T, N] and costs [T, N, K] of T moves in a row by ``actions`` [T, N, A]."""
-        return np.stack([move.reward for move in moves]), np.stack([move.costs for move in moves])
+    def score(self, steps: list[Any], actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Rewards [T, N] and costs [T, N, K] of T steps in a row by ``actions`` [T, N, A]."""
+        return np.stack([step.reward for step in steps]), np.stack([step.costs for step in steps])
 
-    def physics(self, actions: np.ndarray) -> None:
+    def step_engine(self, actions: np.ndarray) -> None:
         """Step the engine and nothing else: the ceiling that benchmarks compare with."""
         self.step(actions)
 
-    def assess(self, act: Actor, gamma: float, limits: tuple[float, ...]) -> dict[str, float]:
+    def extra_metrics(
+        self, act: Actor, gamma: float, limits: tuple[float, ...]
+    ) -> dict[str, float]:
         """Further metrics of a policy, where a task can tell more than its samples; none here.
 
         ``limits`` are those of ``costs``.

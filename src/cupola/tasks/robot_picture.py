@@ -22,7 +22,7 @@ Backdrop = Callable[[Canvas], None]
 _WIDTH: dict[View, float] = {"side": 4.0, "top": 8.0}
 
 
-def draw(
+def draw_robot(
     model: mujoco.MjModel, qpos: np.ndarray, view: View, backdrop: Backdrop | None
 ) -> np.ndarray:
     """A picture [480, 480, 3] uint8 of the robot at ``qpos`` [nq], which stays in its middle."""

@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 
 from cupola.tasks.base import Clock, State, Task, TaskSpec
-from cupola.tasks.robot_picture import Backdrop, View, draw
+from cupola.tasks.robot_picture import Backdrop, View, draw_robot
 from cupola.types import Cost, Step
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Motion(NamedTuple):
     effort: np.ndarray  # [N], |action|^2
 
 
-class Move(NamedTuple):
+class UnscoredStep(NamedTuple):
     """A step of N robots before it is known what it earned; see `Step`."""
 
     obs: np.ndarray  # [N, O]
@@ -256,17 +256,19 @@ class RobotTask(Task):
             return np.zeros(self.num_envs, bool)
         return ~self._robot.healthy(self._qpos, self._qvel)
 
-    def physics(self, actions: np.ndarray) -> None:
+    def step_engine(self, actions: np.ndarray) -> None:
         self._ctrl[:] = actions
         self._engine.step(nstep=self._robot.frame_skip)
 
     def step(self, actions: np.ndarray) -> Step:
-        move = self.move(actions)
-        (reward,), (costs,) = self.account([move], actions[None])
-        return Step(move.obs, move.final_obs, reward, costs, move.terminated, move.truncated)
+        unscored = self.step_physics(actions)
+        (reward,), (costs,) = self.score([unscored], actions[None])
+        return Step(
+            unscored.obs, unscored.final_obs, reward, costs, unscored.terminated, unscored.truncated
+        )
 
-    def move(self, actions: np.ndarray) -> Move:
-        self.physics(actions)
+    def step_physics(self, actions: np.ndarray) -> UnscoredStep:
+        self.step_engine(actions)
         before, after = self._position, self._position_of()
         terminated = self._fallen()
         truncated = self._clock.tick(terminated)
@@ -279,13 +281,15 @@ class RobotTask(Task):
             self._obs, self._position = final_obs.copy(), after.copy()
             self._obs[ended] = self._observe()[ended]
             self._position[ended] = self._position_of()[ended]
-        return Move(self._obs, final_obs, before, after, terminated, truncated)
+        return UnscoredStep(self._obs, final_obs, before, after, terminated, truncated)
 
-    def account(self, moves: list[Move], actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """What T moves earned: a few operations on [T N, ...], instead of as many every step."""
+    def score(
+        self, steps: list[UnscoredStep], actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """What T steps earned: a few operations on [T N, ...], instead of as many every step."""
         shape = actions.shape[:2]
-        position = np.concatenate([move.after for move in moves])
-        velocity = (position - np.concatenate([move.before for move in moves])) / self._dt
+        position = np.concatenate([step.after for step in steps])
+        velocity = (position - np.concatenate([step.before for step in steps])) / self._dt
         effort = np.einsum("tna,tna->tn", actions, actions, dtype=np.float64).reshape(-1)
         motion = Motion(position, velocity, effort)
         costs = np.empty((*shape, len(self._measures)))
@@ -294,7 +298,7 @@ class RobotTask(Task):
         return self._rules.reward(motion).reshape(shape), costs
 
     def render(self, index: int = 0) -> np.ndarray:
-        return draw(self._model, self._qpos[index], self._robot.view, self._rules.backdrop)
+        return draw_robot(self._model, self._qpos[index], self._robot.view, self._rules.backdrop)
 
     def save(self) -> State:
         # Derived quantities lag the state by one substep, so they are saved, not recomputed.

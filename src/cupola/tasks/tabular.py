@@ -89,7 +89,9 @@ class TabularTask(Task):
             self._observe(self._states), self._observe(after), reward, costs, terminated, truncated
         )
 
-    def assess(self, act: Actor, gamma: float, limits: tuple[float, ...]) -> dict[str, float]:
+    def extra_metrics(
+        self, act: Actor, gamma: float, limits: tuple[float, ...]
+    ) -> dict[str, float]:
         """Exact return and costs of the policy, and how far it is from the best one.
 
         Gaussian actions are assumed: ``act`` is linear in the noise.

@@ -36,7 +36,9 @@ class Sample(NamedTuple):
     update: Update
 
 
-def draw(rng: np.random.Generator, count: int, states: int, actions: int, sparse: bool) -> Sample:
+def random_cases(
+    rng: np.random.Generator, count: int, states: int, actions: int, sparse: bool
+) -> Sample:
     """``count`` cases of one size.
 
     lambda is 0 in an eighth of the cases, 1 in a sixteenth and uniform in the others; the new
@@ -148,7 +150,7 @@ def run(
         left = count // len(sizes) + (i < count % len(sizes))
         while left:
             size = min(left, CHUNK)
-            parts.append(_measure(draw(rng, size, states, actions, sparse)))
+            parts.append(_measure(random_cases(rng, size, states, actions, sparse)))
             left, done = left - size, done + size
             progress(title, done, count)
     return Study(

@@ -31,7 +31,7 @@ COLOURS: dict[str, Colour] = {
 _FIRST_RING, _RING = 0.24, 0.05
 
 
-def draw(
+def draw_scene(
     scene: Scene,
     *,
     agent: np.ndarray,

@@ -11,7 +11,7 @@ from cupola.tasks.base import Clock, State, Task, TaskSpec
 from cupola.tasks.safety_gym import world
 from cupola.tasks.safety_gym.layout import GOAL_TRIES, draw_free, sample_layout
 from cupola.tasks.safety_gym.lidar import BINS, ego, lidar
-from cupola.tasks.safety_gym.picture import draw
+from cupola.tasks.safety_gym.picture import draw_scene
 from cupola.tasks.safety_gym.scenes import (
     AGENT_KEEPOUT,
     BUTTON_DELAY,
@@ -195,7 +195,7 @@ class SafetyGymTask(Task):
 
     # ---- steps
 
-    def physics(self, actions: np.ndarray) -> None:
+    def step_engine(self, actions: np.ndarray) -> None:
         self._ctrl[:] = actions
         count = self.scene.gremlins
         if not count:
@@ -211,7 +211,7 @@ class SafetyGymTask(Task):
 
     def advance(self, actions: np.ndarray) -> None:
         """One action's worth of physics, after which everything derived is up to date."""
-        self.physics(actions)
+        self.step_engine(actions)
         self._find_spinning()
         self._engine.forward()
         self._follow()
@@ -245,7 +245,9 @@ class SafetyGymTask(Task):
         """Objects' places relative to the robot's, in the world's axes, [2, M, N]."""
         return self._objects - self._position.T[:2, None]
 
-    def judge(self, relative: np.ndarray) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
+    def score_step(
+        self, relative: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
         """Reward [N], whether the goal is met [N] bool, and what is charged for, [N] bool each.
 
         ``relative`` [2, M, N] are the objects' places relative to the robot's.
@@ -276,7 +278,7 @@ class SafetyGymTask(Task):
     def step(self, actions: np.ndarray) -> Step:
         self.advance(actions)
         relative = self.relative()
-        reward, met, charges = self.judge(relative)
+        reward, met, charges = self.score_step(relative)
         costs = self._add_up(charges)
         if self.scene.buttons:
             np.maximum(self._timer - 1, 0, out=self._timer)
@@ -319,7 +321,7 @@ class SafetyGymTask(Task):
     def render(self, index: int = 0) -> np.ndarray:
         qpos, scene = self._qpos[index], self.scene
         heading = float(qpos[2]) if scene.agent == "Point" else _heading(qpos[3:7])
-        return draw(
+        return draw_scene(
             scene,
             agent=qpos[:2],
             heading=heading,

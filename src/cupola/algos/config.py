@@ -1,0 +1,140 @@
+"""What the configurations of all algorithms share: sampling, critics, descent, multipliers."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import optax
+
+from cupola.checks import check, check_not_negative, check_positive, check_types
+from cupola.core.advantages import Scaling, TimeLimit
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnPolicyConfig:
+    """Sampling, networks and critics."""
+
+    batch_size: int = 5000
+    """Environment steps an iteration."""
+    num_envs: int = 20
+    """Environments that take these steps together; must divide batch_size."""
+    gamma: float = 0.99
+    """Discount of the reward and of the costs."""
+    lam: float = 0.95
+    """Lambda of generalised advantage estimation."""
+    time_limit: TimeLimit = "bootstrap"
+    """Whether the value goes on beyond an episode that the time limit cut."""
+    cost_termination: Literal["terminal", "time_limit"] = "terminal"
+    """What a termination is for costs with a discounted limit: their end too, or a time limit."""
+    hidden: tuple[int, ...] = (64, 64)
+    log_std: float = -0.5
+    """Initial log standard deviation of the actions, where they are continuous."""
+    last_layer_scale: float = 0.1
+    """Factor on the initial weights of every network's last layer."""
+    normalise_obs: bool = True
+    """Subtract the running mean of the observations and divide by their standard deviation."""
+    obs_clip: float = 5.0
+    """Bound on normalised observations."""
+    learning_rate: float = 3e-4
+    lr_decay: Literal["all", "policy", "none"] = "all"
+    """Which networks' learning rate falls linearly to zero over the training."""
+    value_l2: float = 1e-3
+    """Weight of the sum of squared parameters in the critics' loss."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        check(self.batch_size >= 1, "batch_size must be at least 1.")
+        check(self.num_envs >= 1, "num_envs must be at least 1.")
+        check(
+            self.batch_size % self.num_envs == 0,
+            f"num_envs must divide batch_size: {self.num_envs} environments cannot share"
+            f" {self.batch_size} steps evenly, write for example"
+            f" num_envs={math.gcd(self.num_envs, self.batch_size)}.",
+        )
+        check(0 <= self.gamma < 1, f"gamma must lie in [0, 1), not {self.gamma}.")
+        check(0 <= self.lam <= 1, f"lam must lie in [0, 1], not {self.lam}.")
+        check(
+            len(self.hidden) > 0 and min(self.hidden) >= 1,
+            "hidden needs at least one layer of at least one unit, for example hidden=(64, 64).",
+        )
+        check_positive(self, "learning_rate", "obs_clip", "last_layer_scale")
+        check_not_negative(self, "value_l2")
+
+
+@dataclass(frozen=True, kw_only=True)
+class MinibatchConfig(OnPolicyConfig):
+    """Descent in epochs of minibatches, the critics' beside the policy's."""
+
+    minibatch_size: int = 64
+    epochs: int = 10
+    """Epochs of a policy step, at most; the critics take as many as the first one took."""
+    delta: float = math.inf
+    """KL divergence that ends a policy step early; inf never does."""
+    max_grad_norm: float = 40.0
+    """Bound on the norm of the policy's gradient."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(
+            1 <= self.minibatch_size <= self.batch_size,
+            f"minibatch_size must lie between 1 and batch_size ({self.batch_size}),"
+            f" not {self.minibatch_size}.",
+        )
+        check(self.epochs >= 1, f"epochs must be at least 1, not {self.epochs}.")
+        check_positive(self, "delta", "max_grad_norm")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PricedConfig(OnPolicyConfig):
+    """Prices that rise with the violation: nu_i <- clip(nu_i + eta (J^_i - b_i), 0, nu_max)."""
+
+    cost_advantage: Scaling = "standardise"
+    """Scaling of the cost advantages."""
+    dual_optimiser: Literal["sgd", "adam"] = "sgd"
+    dual_lr: float = 0.01
+    """Step size of the prices."""
+    nu_init: float = 0.0
+    nu_max: float = 2.0
+    cost_window: int = 0
+    """Episodes in the estimate of the cost return: the last so many, or 0: those of the batch."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "dual_lr")
+        check_not_negative(self, "nu_max", "cost_window")
+        check(
+            0 <= self.nu_init <= self.nu_max,
+            f"nu_init must lie between 0 and nu_max ({self.nu_max}), not {self.nu_init}.",
+        )
+
+    def prices(self) -> optax.GradientTransformation:
+        make = optax.adam if self.dual_optimiser == "adam" else optax.sgd
+        return make(self.dual_lr)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrustRegionConfig(OnPolicyConfig):
+    """One natural-gradient step on the whole batch; the critics take full-batch steps."""
+
+    delta: float = 0.01
+    """Bound on the mean KL divergence of a step."""
+    cg_iterations: int = 10
+    """Iterations of conjugate gradients."""
+    damping: float = 0.01
+    """Added to the diagonal of the Fisher matrix."""
+    backtrack: float = 0.8
+    """Factor by which the line search shortens a step that is refused."""
+    backtracks: int = 10
+    """Lengths that the line search tries."""
+    value_iterations: int = 80
+    """Full-batch steps of the critics."""
+    value_l2: float = 3e-3
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_positive(self, "delta", "cg_iterations", "backtracks", "value_iterations")
+        check_not_negative(self, "damping")
+        check(self.delta < math.inf, "delta must be finite.")
+        check(0 < self.backtrack < 1, f"backtrack must lie between 0 and 1, not {self.backtrack}.")

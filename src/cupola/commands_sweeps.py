@@ -1,0 +1,129 @@
+"""`cupola sweep`, `report` and `compare`: their arguments, and what they do."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from tyro.conf import Positional
+
+from cupola.errors import CupolaError
+
+if TYPE_CHECKING:
+    from cupola.sweeps.directory import SweepDirectory
+    from cupola.sweeps.loop import Pool
+
+
+@dataclass(frozen=True)
+class SweepArgs:
+    """Train all cells of an experiment file; stop at any time and start again to go on."""
+
+    file: Positional[Path]
+    """The experiment, a TOML file (docs/experiments.md)."""
+    out: Path | None = None
+    """Directory of the sweep; default runs/NAME."""
+    engine: Literal["local", "ray"] = "local"
+    """Processes of this machine, or tasks of a Ray cluster."""
+    jobs: int = 0
+    """Cells at a time; 0 means as many as there are cores for."""
+    address: str | None = None
+    """Address of the Ray cluster; without it Ray uses this machine."""
+    retrain_changed: bool = False
+    """Throw away and train anew the cells whose settings have changed."""
+
+
+@dataclass(frozen=True)
+class ReportArgs:
+    """One HTML page of a sweep or of any runs, with figures and tables beside it."""
+
+    directory: Positional[Path]
+    """A sweep's directory, or one with runs in it."""
+    out: Path | None = None
+    """The page; default DIRECTORY/report.html. Figures and tables go beside it."""
+
+
+@dataclass(frozen=True)
+class CompareArgs:
+    """A quick look at a few runs."""
+
+    runs: Positional[tuple[Path, ...]]
+    """Run directories."""
+
+
+def sweep(args: SweepArgs, program: str) -> None:
+    """Exit code 1 where a cell failed, 130 where the sweep was stopped."""
+    if args.address and args.engine != "ray":
+        raise CupolaError("--address is for a Ray cluster: add --engine ray.")
+    from rich.console import Console
+
+    from cupola.cores import available_cores
+    from cupola.signals import stop_requests
+    from cupola.sweeps import grid
+    from cupola.sweeps.directory import SweepDirectory, locked
+    from cupola.sweeps.loop import work
+    from cupola.sweeps.watch import SweepDisplay
+
+    experiment = grid.read(args.file)
+    path = args.out or Path("runs") / experiment.name
+    SweepDirectory.refuse_foreign(path, experiment)
+    directory, console = SweepDirectory(path, experiment), Console()
+    display = SweepDisplay(console, directory, args.jobs or available_cores())
+    with (
+        contextlib.closing(make_pool(directory, args)) as pool,
+        stop_requests() as stopping,
+        locked(path / "sweep.lock", f"another sweep is at work in {path}.", seconds=2.0),
+    ):
+        directory.settle_changes(args.retrain_changed)
+        directory.write()
+        if strangers := directory.strangers():
+            console.print(f"{len(strangers)} runs in {path} are not in the file: left alone.")
+        with display:
+            standings = work(directory, pool, display, stopping)
+    console.print(display.table(standings))
+    failed = [name for name, standing in standings.items() if standing.state == "failed"]
+    if any(standing.state in ("waiting", "interrupted") for standing in standings.values()):
+        console.print("stopped; go on with the same command.")
+        sys.exit(130)
+    console.print(f"next: {program} report {path}", soft_wrap=True)
+    if failed:
+        first = standings[failed[0]].reason.rstrip(".")
+        raise CupolaError(
+            f"{len(failed)} of {len(standings)} cells failed; {failed[0]}: {first}. The same"
+            " command tries them again."
+        )
+
+
+def make_pool(directory: SweepDirectory, args: SweepArgs) -> Pool:
+    if args.engine == "ray":
+        from cupola.sweeps.ray_engine import RayPool
+
+        return RayPool(directory, args.jobs, args.address)
+    from cupola.sweeps.local_engine import LocalPool
+
+    return LocalPool(directory, args.jobs)
+
+
+def report(args: ReportArgs) -> None:
+    from cupola.reports.page import write_report
+    from cupola.reports.results import load
+
+    page = args.out or args.directory / "report.html"
+    if page.suffix != ".html":
+        raise CupolaError(f"--out is the page to write: a name like report.html, not {page}.")
+    written = write_report(load(args.directory), page)
+    print(f"{page}, with figures and tables in {written}")
+
+
+def compare(args: CompareArgs) -> None:
+    from rich.console import Console
+
+    from cupola.reports.compare import comparison
+
+    if not args.runs:
+        raise CupolaError("say what to compare: cupola compare RUN RUN ...")
+    console = Console()
+    for part in comparison(args.runs, utf8=console.encoding.startswith("utf")):
+        console.print(part)

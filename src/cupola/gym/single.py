@@ -1,0 +1,199 @@
+"""One of a stranger's environments, and a few of them together."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+
+from cupola.gym import costs, restoring, spaces
+from cupola.gym.costs import CostFunction
+from cupola.gym.failures import blamed, blaming
+from cupola.tasks.base import State
+
+_PEELED = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+
+
+class Blueprint(NamedTuple):
+    """What an environment is made from, here or in another process."""
+
+    name: str
+    """How sentences call it."""
+    make: Callable[[], Any]
+    cost: CostFunction | None
+    costs: tuple[str, ...] = ()
+    """Costs that its steps report, in this order."""
+
+
+class Outcome(NamedTuple):
+    """One step of one environment; it has been reset where the episode ended."""
+
+    obs: np.ndarray  # [O]
+    final_obs: np.ndarray  # [O]
+    reward: float
+    costs: list[float]  # K of them
+    terminated: bool
+    truncated: bool
+
+
+class Member:
+    """One environment: flat observations, costs by name, one episode after another."""
+
+    def __init__(self, blueprint: Blueprint) -> None:
+        self._name, self._cost, self._costs = blueprint.name, blueprint.cost, blueprint.costs
+        self._arguments = costs.arguments_of(blueprint.cost, self._name) if blueprint.cost else ()
+        self._function = f"the cost function {costs.name_of(self._cost)} of {self._name}"
+        with blaming(self._name, "when it was made", "correct its name or mend it"):
+            env = blueprint.make()
+            self.time_limit = time_limit_of(env)
+            self.env = peeled(env)
+            self._flatten = spaces.flattener(self.env.observation_space, self._name)
+        self._obs: Any = None
+        self._steps = 0
+
+    def reset(self, seed: int) -> np.ndarray:
+        """Begin an episode: its observation [O]."""
+        with blaming(self._name, "in its reset"):
+            answer = self.env.reset(seed=seed)
+            if not isinstance(answer, tuple) or len(answer) != 2:
+                raise TypeError("reset must return (obs, info)")
+            flat = self._flatten(answer[0])
+        self._obs, self._steps = answer[0], 0
+        return flat
+
+    def step(self, action: np.ndarray, due: bool, seed: int) -> Outcome:
+        """One step; an episode that ends, or is ``due`` to be cut, is followed by a reset."""
+        flat, reward, found, terminated, truncated = self.advance(action)
+        chosen = costs.selected(found, self._costs, self._name)
+        truncated = (truncated or due) and not terminated
+        obs = self.reset(seed) if terminated or truncated else flat
+        return Outcome(obs, flat, reward, chosen, terminated, truncated)
+
+    def advance(self, action: np.ndarray) -> tuple[np.ndarray, float, dict[str, float], bool, bool]:
+        """Observation [O], reward, costs by name, terminated and truncated of one step."""
+        before = copy.deepcopy(self._obs) if "obs" in self._arguments else None
+        self._steps += 1
+        try:
+            answer = self.env.step(action)
+            if len(answer) == 6:
+                obs, reward, cost, terminated, truncated, info = answer
+            else:
+                obs, reward, terminated, truncated, info = answer
+            flat = self._flatten(obs)
+            reward = float(np.asarray(reward).item())
+            terminated, truncated = bool(terminated), bool(truncated)
+        except Exception as error:
+            raise blamed(error, self._name, self._moment()) from error
+        self._obs = obs
+        if self._cost is not None:
+            known = (before, action, reward, obs, terminated, truncated, info)
+            found = self._judge(dict(zip(costs.ARGUMENTS, known, strict=True)))
+        elif len(answer) == 6:
+            found = costs.named(cost, f"the cost in a step of {self._name}")
+        else:
+            found = costs.in_info(info, self._name)
+        return flat, reward, found, terminated, truncated
+
+    def _judge(self, known: dict[str, Any]) -> dict[str, float]:
+        """What the cost function says of a step."""
+        assert self._cost is not None
+        try:
+            result = self._cost(**{name: known[name] for name in self._arguments})
+        except Exception as error:
+            raise blamed(error, self._function, self._moment(), "mend it") from error
+        return costs.named(result, f"the result of {self._function}")
+
+    def _moment(self) -> str:
+        return f"in step {self._steps} of an episode"
+
+    def save(self) -> State:
+        with blaming(self._name, "when it was saved"):
+            return restoring.save(self.env, [self._obs, self._steps])
+
+    def restore(self, state: State) -> None:
+        with blaming(self._name, "when it was restored"):
+            self._obs, self._steps = restoring.restore(self.env, state)
+
+    def close(self) -> None:
+        with suppress(Exception):  # all that counts is done
+            self.env.close()
+
+
+class Outcomes(NamedTuple):
+    """One step of n environments."""
+
+    obs: np.ndarray  # [n, O]
+    final_obs: np.ndarray  # [n, O]
+    reward: np.ndarray  # [n]
+    costs: np.ndarray  # [n, K]
+    terminated: np.ndarray  # [n] bool
+    truncated: np.ndarray  # [n] bool
+
+
+class Party:
+    """Some environments, one after the other."""
+
+    def __init__(self, blueprint: Blueprint, count: int) -> None:
+        self._members = [Member(blueprint) for _ in range(count)]
+        self._shape = (count, len(blueprint.costs))
+
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        return np.stack([m.reset(seed) for m, seed in zip(self._members, seeds, strict=True)])
+
+    def step(self, actions: np.ndarray, due: list[bool], seeds: list[int]) -> Outcomes:
+        parts = zip(self._members, actions, due, seeds, strict=True)
+        steps = [member.step(action, cut, seed) for member, action, cut, seed in parts]
+        obs, final_obs, reward, found, terminated, truncated = zip(*steps, strict=True)
+        return Outcomes(
+            np.stack(obs),
+            np.stack(final_obs),
+            np.array(reward),
+            np.array(found, np.float64).reshape(self._shape),
+            np.array(terminated),
+            np.array(truncated),
+        )
+
+    def save(self) -> list[State]:
+        """The state of each; nothing where it cannot be saved."""
+        states: list[State] = []
+        for member in self._members:
+            try:
+                states.append(member.save())
+            except restoring.CannotSaveError:
+                states.append({})
+        return states
+
+    def restore(self, states: list[State]) -> None:
+        for member, state in zip(self._members, states, strict=True):
+            member.restore(state)
+
+    def close(self) -> None:
+        for member in self._members:
+            member.close()
+
+
+def peeled(env: Any) -> Any:
+    """An environment without the wrappers whose work the task does itself.
+
+    The task keeps the time and calls in order, and a step may return six values.
+    """
+    while isinstance(env, _PEELED):
+        env = env.env
+    return env
+
+
+def time_limit_of(env: Any) -> int | None:
+    """The shortest time limit that Gymnasium knows of an environment."""
+    found = []
+    if getattr(env, "spec", None) is not None and env.spec.max_episode_steps:
+        found.append(int(env.spec.max_episode_steps))
+    while isinstance(env, gymnasium.Wrapper):
+        if isinstance(env, TimeLimit):
+            found.append(int(env._max_episode_steps))
+        env = env.env
+    return min(found, default=None)

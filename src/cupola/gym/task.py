@@ -1,0 +1,250 @@
+"""Any Gymnasium environment as a cupola task."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+
+from cupola.errors import CupolaError
+from cupola.gym import costs, restoring, spaces
+from cupola.gym.costs import CostFunction
+from cupola.gym.options import GymOptions
+from cupola.gym.single import Blueprint, Member, Outcomes
+from cupola.gym.workers import Here, Worker
+from cupola.tasks.base import Choice, Clock, Scaled, State, Task, TaskFactory, TaskSpec
+from cupola.types import Cost, Step
+
+DEFAULT_TIME_LIMIT = 1000
+TRIAL_STEPS = 8
+"""Steps after which a restored environment must still do the same as the original."""
+
+
+NEW_EPISODES = "a resumed run begins new episodes"
+
+
+class GymTask(Task):
+    """N environments of a stranger's make."""
+
+    def __init__(
+        self, spec: TaskSpec, num_envs: int, blueprint: Blueprint, workers: int, restorable: bool
+    ) -> None:
+        assert spec.actions is not None
+        self.spec, self.num_envs, self.costs = spec, num_envs, blueprint.costs
+        self.restorable = restorable
+        self.parallel = workers > 0  # strangers' code need not be safe in threads
+        self._decode = spec.actions.decode
+        self._clock = Clock(num_envs, spec.time_limit)
+        self._all = range(num_envs)
+        self._obs = np.zeros((num_envs, spec.obs_size))
+        self._next_seeds = [0] * num_envs
+        kind: Callable[[Blueprint, int], Here | Worker] = Worker if workers else Here
+        self._slices = _shares(num_envs, min(max(1, workers), num_envs))
+        self._parties = [kind(blueprint, part.stop - part.start) for part in self._slices]
+
+    def _ask(self, method: str, *columns: Any) -> list[Any]:
+        """The parties' answers; each is given its part of every column."""
+        for party, part in zip(self._parties, self._slices, strict=True):
+            party.send(method, *(column[part] for column in columns))
+        return [party.receive() for party in self._parties]
+
+    def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
+        self._clock.start(seed, stagger)
+        return self._begin()
+
+    def _begin(self) -> np.ndarray:
+        """Begin the clock's current episodes."""
+        self._obs = np.concatenate(self._ask("reset", [self._seed(i, 0) for i in self._all]))
+        self._next_seeds = [self._seed(i, 1) for i in self._all]
+        return self._obs
+
+    def _seed(self, env: int, later: int) -> int:
+        """The seed of an environment's current episode, or of a ``later`` one."""
+        key = [int(self._clock.seeds[env]), int(self._clock.episodes[env]) + later]
+        return int(np.random.SeedSequence(key).generate_state(1)[0] >> 1)
+
+    def step(self, actions: np.ndarray) -> Step:
+        due = self._clock.elapsed + 1 >= self.spec.time_limit
+        parts = self._ask("step", self._decode(actions), due.tolist(), self._next_seeds)
+        step = Outcomes(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+        self._clock.tick(step.terminated)
+        ended = np.flatnonzero(step.terminated | step.truncated)
+        self._clock.begin(ended)
+        for i in ended.tolist():
+            self._next_seeds[i] = self._seed(i, 1)
+        self._obs = step.obs
+        return Step(*step)
+
+    def save(self) -> State:
+        state = {"obs": self._obs.copy(), **self._clock.save()}
+        if not self.restorable:
+            return state
+        members = [member for party in self._ask("save") for member in party]
+        if not all(members):
+            warnings.warn(f"{self.spec.name} can no longer be saved: {NEW_EPISODES}.", stacklevel=2)
+            self.restorable = False
+            return state
+        for i, member in enumerate(members):
+            state |= {f"env{i}.{name}": array for name, array in member.items()}
+        return state
+
+    def restore(self, state: State) -> np.ndarray:
+        self._clock.restore(state)
+        members = [
+            {k.removeprefix(f"env{i}."): v for k, v in state.items() if k.startswith(f"env{i}.")}
+            for i in self._all
+        ]
+        if self.restorable and not all(members):
+            warnings.warn(f"{self.spec.name} was not saved: {NEW_EPISODES}.", stacklevel=2)
+            self.restorable = False
+        if not self.restorable:
+            self._clock.begin(np.arange(self.num_envs))
+            self._clock.stagger()
+            return self._begin()
+        self._begin()
+        self._ask("restore", members)
+        self._obs = state["obs"].copy()
+        return self._obs
+
+    def close(self) -> None:
+        for party in self._parties:
+            party.close()
+
+
+def _shares(count: int, parts: int) -> list[slice]:
+    """``count`` things shared out evenly."""
+    bounds = [count * i // parts for i in range(parts + 1)]
+    return [slice(*pair) for pair in pairwise(bounds)]
+
+
+class Survey(NamedTuple):
+    """What a look at one environment tells."""
+
+    obs_size: int
+    act_size: int
+    actions: Scaled | Choice
+    time_limit: int | None
+    costs: tuple[str, ...]
+    obstacle: str
+    """Why it cannot be restored; empty where it can."""
+
+
+def factory(
+    task: str,
+    options: GymOptions,
+    *,
+    env: Callable[[], Any] | None = None,
+    cost: CostFunction | None = None,
+    limits: float | Mapping[str, float] | None = None,
+) -> TaskFactory:
+    """A task from ``gym:ID``, ``env:package.module:function`` or ``env``, a function without
+    arguments; ``cost`` and ``env`` go before what the names stand for.
+
+    Makes one or two environments and takes a few steps, to learn the sizes and the names of the
+    costs and to find early what cannot work.
+    """
+    if cost is None and options.cost:
+        if ":" not in options.cost:
+            raise CupolaError(
+                f"the cost function {options.cost!r} of {task} cannot be found by that name: write"
+                " package.module:function, or give it in Python as cost=the function."
+            )
+        cost = costs.load(options.cost)
+    blueprint = Blueprint(task, env or maker(task), cost)
+    survey = look(blueprint)
+    names = survey.costs
+    if names == (costs.ONLY,) and isinstance(limits, Mapping) and len(limits) == 1:
+        names = tuple(limits)
+    time_limit = options.max_episode_steps or survey.time_limit
+    if time_limit is None:
+        time_limit = DEFAULT_TIME_LIMIT
+        warnings.warn(
+            f"{task} has no time limit: its episodes are cut after {time_limit} steps; set another"
+            " one with max_episode_steps.",
+            stacklevel=2,
+        )
+    if survey.obstacle:
+        warnings.warn(
+            f"{task} cannot be saved and restored ({survey.obstacle}): {NEW_EPISODES}; to resume"
+            " exactly, give it save_state() and restore_state(state).",
+            stacklevel=2,
+        )
+    spec = TaskSpec(
+        task,
+        obs_size=survey.obs_size,
+        act_size=survey.act_size,
+        costs=tuple(Cost(name, None, options.discounted) for name in names),
+        time_limit=time_limit,
+        actions=survey.actions,
+    )
+
+    def make(num_envs: int, chosen: tuple[str, ...]) -> Task:
+        plan, half = blueprint._replace(costs=chosen), (options.workers + 1) // 2
+        return GymTask(spec, num_envs, plan, half, restorable=not survey.obstacle)
+
+    return TaskFactory(spec, make)
+
+
+def maker(task: str) -> Callable[[], Any]:
+    """How to make the environment that a name stands for."""
+    kind, _, name = task.partition(":")
+    if kind == "gym":
+        costs.reach_working_directory()
+        return lambda: gymnasium.make(name, disable_env_checker=True)
+    if ":" not in name:
+        raise CupolaError(
+            f"the environment {name!r} cannot be found by that name: write"
+            " env:package.module:function, or give it in Python as env=the function."
+        )
+    return costs.load(name)
+
+
+def task_name(env: Callable[[], Any]) -> str:
+    if not callable(env):
+        raise CupolaError(
+            f"env must be a function without arguments that makes an environment, not {env!r}."
+        )
+    return f"env:{costs.name_of(env)}"
+
+
+def look(blueprint: Blueprint) -> Survey:
+    """Make an environment, take a few steps, and see whether a second one can go on from there."""
+    original = Member(blueprint)
+    act_size, actions = spaces.actions_of(original.env.action_space, blueprint.name)
+    numbers = np.random.default_rng(0).uniform(-1, 1, (2 * TRIAL_STEPS, act_size))
+    trial = actions.decode(numbers)
+    original.reset(0)
+    found: dict[str, float] = {}
+    for i, action in enumerate(trial[:TRIAL_STEPS]):
+        _, _, costs_now, terminated, truncated = original.advance(action)
+        found |= costs_now
+        if terminated or truncated:
+            original.reset(i + 1)
+    obstacle = _obstacle(original, Member(blueprint), trial[TRIAL_STEPS:])
+    size = gymnasium.spaces.flatdim(original.env.observation_space)
+    return Survey(size, act_size, actions, original.time_limit, tuple(found), obstacle)
+
+
+def _obstacle(original: Member, copy: Member, actions: np.ndarray) -> str:
+    """Why ``copy`` cannot go on exactly as the original does; empty where it can."""
+    try:
+        state = original.save()
+        copy.reset(2**31 - 1)
+        copy.restore(state)
+        for i, action in enumerate(actions):
+            (obs, *rest), (same_obs, *same) = original.advance(action), copy.advance(action)
+            if not np.array_equal(obs, same_obs, equal_nan=True) or rest != same:
+                return f"after {i + 1} steps a restored one differs"
+            if rest[-1] or rest[-2]:
+                original.reset(i)
+                copy.reset(i)
+    except restoring.CannotSaveError as error:
+        return str(error)
+    finally:
+        original.close()
+        copy.close()
+    return ""

@@ -1,0 +1,116 @@
+"""Environments in processes of their own, or in this one.
+
+A worker is a fresh interpreter: it runs nothing of the main program, and whatever the environment
+does to the process stays there. Functions travel by cloudpickle, between our own processes only.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from multiprocessing.connection import Connection
+from typing import Any
+
+import cloudpickle
+
+from cupola.errors import CupolaError
+from cupola.gym.failures import EnvironmentFailedError, blaming
+from cupola.gym.single import Blueprint, Party
+
+
+class Here:
+    """A party in this process."""
+
+    def __init__(self, blueprint: Blueprint, count: int) -> None:
+        self._party = Party(blueprint, count)
+        self._reply: Any = None
+
+    def send(self, method: str, *args: Any) -> None:
+        self._reply = getattr(self._party, method)(*args)
+
+    def receive(self) -> Any:
+        return self._reply
+
+    def close(self) -> None:
+        self._party.close()
+
+
+class Worker:
+    """A party in another process: `send` begins a call, `receive` waits for its result."""
+
+    def __init__(self, blueprint: Blueprint, count: int) -> None:
+        self._name = blueprint.name
+        try:
+            order = cloudpickle.dumps((blueprint, count))
+        except Exception as error:
+            raise CupolaError(
+                f"{self._name} cannot be sent to a worker process ({error}): use workers=0."
+            ) from error
+        ours, theirs = socket.socketpair()
+        program = "from cupola.gym.workers import serve; serve()"
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", program, str(theirs.fileno())],
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        theirs.close()
+        self._line = Connection(ours.detach())
+        self._line.send_bytes(order)
+
+    def send(self, method: str, *args: Any) -> None:
+        try:
+            self._line.send((method, args))
+        except OSError:
+            self._lost()
+
+    def receive(self) -> Any:
+        try:
+            failed, result = self._line.recv()
+        except (EOFError, OSError):
+            self._lost()
+        if failed:
+            raise EnvironmentFailedError(result)
+        return result
+
+    def _lost(self) -> None:
+        code = self._process.wait()
+        raise EnvironmentFailedError(
+            f"a worker process of {self._name} ended (exit code {code}): mend the environment, or"
+            " look at what it does with workers=0."
+        )
+
+    def close(self) -> None:
+        self._line.close()
+        try:
+            self._process.wait(timeout=10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def serve() -> None:
+    """The life of a worker: it ends when the main process hangs up."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process to handle
+    line = Connection(int(sys.argv[1]))
+    party: Party | None = None
+    order: bytes | None = None
+    while True:
+        try:
+            order = order or line.recv_bytes()
+            method, args = line.recv()
+        except (EOFError, OSError):
+            break
+        try:
+            if party is None:
+                with blaming("a worker process", "when it started", "use workers=0"):
+                    party = Party(*cloudpickle.loads(order))
+            reply = (False, getattr(party, method)(*args))
+        except CupolaError as error:
+            reply = (True, str(error))
+        line.send(reply)
+    if party is not None:
+        party.close()

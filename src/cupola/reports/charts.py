@@ -1,0 +1,163 @@
+"""The figures of a report as PNG and SVG."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cupola.reports import panels
+from cupola.reports.panels import Curve, Plane, Sensitivity, style
+from cupola.reports.results import Results
+from cupola.sweeps.grid import slug
+
+MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
+LABELS = {"return": "return", "cost": "cost return", "price": "price"}
+WIDTH, HEIGHT = 4.0, 3.0
+
+
+def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
+    """One figure of curves a task, the planes, and one a varied field; each as PNG and SVG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    # Text stays text, and equal figures are equal files.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cupola", "font.size": 9})
+    written = []
+    curves = panels.curves(results, points)
+    for task in results.tasks:
+        mine = [curve for curve in curves if curve.task == task]
+        if mine:
+            written += save(draw_curves(results, mine), folder, f"curves-{task}")
+    planes = panels.planes(results)
+    if planes:
+        written += save(draw_planes(results, planes), folder, "return-cost")
+    sensitivities = panels.sensitivities(results)
+    for field in results.varied:
+        chosen = [panel for panel in sensitivities if panel.field == field]
+        if chosen:
+            written += save(draw_sensitivities(chosen), folder, f"sensitivity-{field}")
+    return written
+
+
+def save(figure: Any, folder: Path, name: str) -> list[Path]:
+    from matplotlib import pyplot
+
+    paths = [folder / f"{slug(name)}.{kind}" for kind in ("png", "svg")]
+    for path in paths:
+        date = {"Date": None} if path.suffix == ".svg" else {}
+        figure.savefig(path, dpi=130, metadata=date)
+    pyplot.close(figure)
+    return paths
+
+
+def layout(count: int, columns: int) -> tuple[Any, list[Any]]:
+    from matplotlib import pyplot
+
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure, axes = pyplot.subplots(
+        rows, columns, figsize=(WIDTH * columns, HEIGHT * rows + 0.4), squeeze=False,
+        layout="constrained",
+    )  # fmt: skip
+    for axis in axes.flat[count:]:
+        axis.remove()
+    return figure, list(axes.flat[:count])
+
+
+def dashes(pattern: str) -> Any:
+    return (0, tuple(float(part) for part in pattern.split())) if pattern else "-"
+
+
+def legend(figure: Any, axes: list[Any]) -> None:
+    found: dict[str, Any] = {}
+    for axis in axes:
+        handles, labels = axis.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    figure.legend(
+        found.values(), found.keys(), loc="outside lower center", ncols=min(4, len(found)),
+        frameon=False,
+    )  # fmt: skip
+
+
+def draw_curves(results: Results, curves: list[Curve]) -> Any:
+    """Mean over seeds, a band from the lowest to the highest seed, the limit dashed."""
+    figure, axes = layout(len(curves), 3)
+    for axis, curve in zip(axes, curves, strict=True):
+        faint = min(0.18, 0.6 / len(curve.lines))
+        for line in curve.lines:
+            look = style(line.series)
+            grid = np.full((len(line.runs), len(line.steps)), np.nan)
+            for row, values in zip(grid, line.runs, strict=True):
+                row[: len(values)] = values
+            known = np.isfinite(grid).any(axis=0)
+            grid, steps = grid[:, known], line.steps[known]
+            label = results.series[line.series]
+            axis.plot(
+                steps, np.nanmean(grid, axis=0), color=look.colour, ls=dashes(look.dash), lw=1.3,
+                label=label,
+            )  # fmt: skip
+            if len(grid) > 1:
+                low, high = np.nanmin(grid, axis=0), np.nanmax(grid, axis=0)
+                axis.fill_between(steps, low, high, color=look.colour, alpha=faint, lw=0)
+        mark_limits(axis.axhline, [(line.limit, line.series) for line in curve.lines])
+        suffix = "" if curve.kind == "return" else f": {curve.name}"
+        axis.set(title=curve.task, xlabel="environment steps", ylabel=LABELS[curve.kind] + suffix)
+    legend(figure, axes)
+    return figure
+
+
+def mark_limits(line_at: Any, limits: list[tuple[float | None, int]]) -> None:
+    """One dark dashed line, or one of its own colour for each series that has another limit."""
+    known = {limit for limit, _ in limits if limit is not None}
+    for limit in known:
+        owners = [series for value, series in limits if value == limit]
+        colour = style(owners[0]).colour if len(known) > 1 and len(owners) == 1 else "#333333"
+        line_at(limit, color=colour, ls=(0, (4, 3)), lw=1)
+
+
+def draw_planes(results: Results, planes: list[Plane]) -> Any:
+    """Seeds small, means large; left of the dashed limit is safe."""
+    figure, axes = layout(len(planes), 3)
+    for axis, plane in zip(axes, planes, strict=True):
+        for spot in plane.spots:
+            look = style(spot.series)
+            costs, returns = np.array(spot.seeds)[:, 1:].T
+            marker = MARKERS[look.marker]
+            axis.scatter(costs, returns, s=12, color=look.colour, marker=marker, alpha=0.5, lw=0)
+            axis.scatter(
+                costs.mean(), returns.mean(), s=60, color=look.colour, marker=marker,
+                edgecolors="white", label=results.series[spot.series],
+            )  # fmt: skip
+        mark_limits(axis.axvline, [(spot.limit, spot.series) for spot in plane.spots])
+        axis.set(title=plane.task, xlabel=f"cost return: {plane.cost}", ylabel="return")
+    legend(figure, axes)
+    return figure
+
+
+def draw_sensitivities(panels: list[Sensitivity]) -> Any:
+    figure, axes = layout(len(panels), 2 if len(panels) % 3 else 3)
+    labels = list(dict.fromkeys(label for panel in panels for label in panel.lines))
+    for axis, panel in zip(axes, panels, strict=True):
+        places = [reading.at for readings in panel.lines.values() for reading in readings]
+        width = max(places) - min(places)
+        for label, readings in panel.lines.items():
+            index = labels.index(label)
+            look = style(index)
+            _, at, value, low, high, _ = np.array(readings, dtype=float).T
+            # Side by side, so that no interval hides another.
+            at = at + 0.015 * width * (index - (len(labels) - 1) / 2)
+            axis.errorbar(
+                at, value, yerr=(value - low, high - value), color=look.colour,
+                ls=dashes(look.dash), lw=1.3, marker=MARKERS[look.marker], ms=4, label=label,
+            )  # fmt: skip
+            limits = [(r.at, r.limit) for r in readings if r.limit is not None]
+            if limits:
+                axis.plot(*zip(*limits, strict=True), color="#333333", ls=(0, (4, 3)), lw=1)
+        if panel.ticks:
+            axis.set_xticks(range(len(panel.ticks)), panel.ticks)
+        suffix = "" if panel.kind == "return" else f": {panel.name}"
+        axis.set(title=panel.task, xlabel=panel.field, ylabel=LABELS[panel.kind] + suffix)
+    legend(figure, axes)
+    return figure

@@ -1,0 +1,113 @@
+"""A quick look at a few runs in the terminal."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from cupola.display import number
+from cupola.errors import CupolaError
+from cupola.reports.panels import thin
+from cupola.reports.results import RunResult, load_runs
+from cupola.runs.directory import RunDirectory
+
+BARS, PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
+WIDTH = 20
+
+
+def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
+    """A table of the runs, and the settings in which they differ."""
+    for path in paths:
+        RunDirectory.open(path)
+    runs = load_runs(paths)
+    for run in runs:
+        if not run.curves:
+            raise CupolaError(f"{run.name} has no iteration yet: continue it with 'cupola resume'.")
+    names = short_names(paths)
+    table = Table(title="last tenth of each run; curves of one task share a scale")
+    table.add_column("run", overflow="fold")
+    for column in ("iterations", "return", "cost (limit)", "steps/s"):
+        table.add_column(column, overflow="fold")
+    bars = BARS if utf8 else PLAIN_BARS
+    for name, run in zip(names, runs, strict=True):
+        kin = [other for other in runs if other.task == run.task]
+        costs = []
+        for cost, limit in run.limits.items():
+            final = run.final(f"cost/{cost}")
+            sign = "<=" if final <= limit else ">" if final > limit else "?"
+            called = f"{cost} " if len(run.limits) > 1 else ""
+            costs.append(f"{called}{shown(final)} {sign} {number(limit)}")
+            costs.append(curve_shape(run, kin, f"cost/{cost}", bars))
+        done, asked = len(run.curves["steps"]), run.config.get("iterations", 0)
+        speed = run.steps_per_second
+        table.add_row(
+            f"{name}\n{run.config['algo']} {run.task}",
+            f"{done}" if done == asked else f"{done}/{asked}",
+            f"{shown(run.final('return'))}\n{curve_shape(run, kin, 'return', bars)}",
+            "\n".join(costs),
+            "-" if math.isnan(speed) else f"{speed:,.0f}",
+        )
+    different = differing_settings(names, runs)
+    return [table, different] if different else [table]
+
+
+def shown(value: float) -> str:
+    return "-" if math.isnan(value) else number(value)
+
+
+def short_names(paths: Sequence[Path]) -> list[str]:
+    """The runs without the folders that they share."""
+    if len(paths) == 1:
+        return [str(paths[0])]
+    absolute = [os.path.abspath(path) for path in paths]
+    common = os.path.commonpath([os.path.dirname(path) for path in absolute])
+    return [os.path.relpath(path, common) for path in absolute]
+
+
+def curve_shape(run: RunResult, kin: list[RunResult], key: str, bars: str) -> str:
+    """A curve as a row of bars, on the scale of all runs of its task."""
+    if key not in run.curves:
+        return ""
+    pooled = np.concatenate([other.curves[key] for other in kin if key in other.curves])
+    return sparkline(run.curves[key], pooled, bars)
+
+
+def sparkline(values: np.ndarray, scale: np.ndarray, bars: str = BARS) -> str:
+    """At most WIDTH bars for a curve [T]; the lowest and highest of ``scale`` are its ends."""
+    known = scale[np.isfinite(scale)]
+    if not len(known):
+        return ""
+    low, spread = known.min(), np.ptp(known) or 1.0
+    points = thin(values, math.ceil(len(values) / WIDTH))
+    top = len(bars) - 1
+    return "".join(
+        bars[round(top * min(1.0, max(0.0, (p - low) / spread)))] if math.isfinite(p) else " "
+        for p in points
+    )
+
+
+def differing_settings(names: list[str], runs: list[RunResult]) -> Table | None:
+    """Settings that are not the same in all runs."""
+    flat = [
+        {k: v for k, v in run.config.items() if k != "algorithm"} | run.config["algorithm"]
+        for run in runs
+    ]
+    keys = [
+        key
+        for key in dict.fromkeys(key for config in flat for key in config)
+        if any(config.get(key) != flat[0].get(key) for config in flat)
+    ]
+    if not keys:
+        return None
+    table = Table(title="settings that differ")
+    table.add_column("")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for key in keys:
+        table.add_row(key, *(str(config.get(key, "-")) for config in flat))
+    return table

@@ -1,0 +1,149 @@
+"""A table as text, CSV, Markdown, LaTeX and HTML."""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+import re
+from typing import NamedTuple
+
+from cupola.reports.statistics import Estimate
+
+Value = str | float | int | Estimate
+
+
+class Entry(NamedTuple):
+    """One entry of a table."""
+
+    value: Value
+    bold: bool = False
+    infeasible: bool = False
+
+
+class Table(NamedTuple):
+    key: str
+    title: str
+    columns: list[str]
+    rows: list[list[Entry]]
+    note: str = ""
+
+
+MARK = "\N{DAGGER}"
+
+
+def figure(value: float) -> str:
+    """A number with about three digits."""
+    if math.isnan(value):
+        return "-"
+    if math.isinf(value):
+        return "never"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 100 else f"{value:.3g}"
+
+
+def text(entry: Entry) -> str:
+    """An entry without its emphasis."""
+    value, mark = entry.value, MARK if entry.infeasible else ""
+    if isinstance(value, Estimate):
+        interval = f" [{figure(value.low)}, {figure(value.high)}]"
+        return figure(value.value) + mark + ("" if math.isnan(value.low) else interval)
+    return (figure(value) if isinstance(value, float) else str(value)) + mark
+
+
+def to_csv(table: Table) -> str:
+    """Full precision; an estimate takes three columns; unknown is empty, never is `inf`."""
+    wide = [
+        any(isinstance(row[i].value, Estimate) for row in table.rows)
+        for i in range(len(table.columns))
+    ]
+    header: list[str] = []
+    for name, is_wide in zip(table.columns, wide, strict=True):
+        header += [name, f"{name} low", f"{name} high"] if is_wide else [name]
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(header)
+    for row in table.rows:
+        line: list[str] = []
+        for entry, is_wide in zip(row, wide, strict=True):
+            parts = entry.value if isinstance(entry.value, Estimate) else (entry.value,)
+            shown = ["" if p != p or p == "-" else str(p) for p in parts]
+            line += shown + [""] * (3 - len(shown)) if is_wide else shown
+        writer.writerow(line)
+    return out.getvalue()
+
+
+def to_markdown(table: Table) -> str:
+    def shown(entry: Entry) -> str:
+        words = text(entry).replace("|", "\\|")
+        return f"**{words}**" if entry.bold else words
+
+    lines = [f"## {table.title}", "", f"| {' | '.join(table.columns)} |"]
+    lines.append("|" + "---|" * len(table.columns))
+    lines += [f"| {' | '.join(shown(entry) for entry in row)} |" for row in table.rows]
+    return "\n".join([*lines, "", table.note, ""])
+
+
+_LATEX = {
+    **{mark: f"\\{mark}" for mark in "&%$#_{}"},
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "<=": r"$\le$",
+    "<": "$<$",
+    ">": "$>$",
+    MARK: r"$^\dagger$",
+}
+
+
+def latex_escape(words: str) -> str:
+    return re.sub(r"<=|.", lambda found: _LATEX.get(found[0], found[0]), words)
+
+
+def to_latex(table: Table) -> str:
+    """A table for \\usepackage{booktabs}."""
+
+    def shown(entry: Entry) -> str:
+        words = latex_escape(text(entry))
+        return rf"\textbf{{{words}}}" if entry.bold else words
+
+    lines = [
+        r"\begin{table}",
+        r"\centering",
+        rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}",
+        r"\toprule",
+        " & ".join(latex_escape(name) for name in table.columns) + r" \\",
+        r"\midrule",
+        *(" & ".join(shown(entry) for entry in row) + r" \\" for row in table.rows),
+        r"\bottomrule",
+        r"\end{tabular}",
+        rf"\caption{{{latex_escape(table.title)}. {latex_escape(table.note)}}}",
+        r"\end{table}",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def to_html(table: Table) -> str:
+    """Scrolls sideways on a small screen; the first columns name the row."""
+
+    def shown(entry: Entry) -> str:
+        classes = [name for name in ("bold", "infeasible") if getattr(entry, name)]
+        if not isinstance(entry.value, str):
+            classes.append("number")
+        chosen = f' class="{" ".join(classes)}"' if classes else ""
+        words = html.escape(text(entry))
+        if isinstance(entry.value, Estimate):
+            words = re.sub(r"(\[.*\])", r'<span class="interval">\1</span>', words)
+        return f"<td{chosen}>{words}</td>"
+
+    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
+    body = "\n".join(f"<tr>{''.join(shown(entry) for entry in row)}</tr>" for row in table.rows)
+    return (
+        f'<div class="wide" tabindex="0"><table id="table-{table.key}">'
+        f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n"
+        f'<p class="note">{html.escape(table.note)}</p>'
+    )

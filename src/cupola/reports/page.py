@@ -1,0 +1,218 @@
+"""One self-contained page of a sweep or of any runs; figures and tables as files beside it."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+from collections import Counter
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cupola.errors import CupolaError
+from cupola.reports import formats, panels, tables
+from cupola.reports.charts import write_figures
+from cupola.reports.formats import Table
+from cupola.reports.panels import Curve, Plane, Sensitivity
+from cupola.reports.results import Results, RunResult
+from cupola.runs.checkpoints import write_atomically
+from cupola.sweeps.directory import writing
+
+PALETTE_SIZE = 32
+
+
+def write_report(results: Results, page: Path) -> Path:
+    """Write the page, and the folder of figures and tables beside it; give that folder."""
+    folder = page.with_suffix("")
+    if not any(run.curves for run in results.runs):
+        reasons = [f"; {run.name}: {run.reason}" for run in results.runs if run.reason]
+        raise CupolaError(
+            f"there is nothing to report yet: no run has an iteration{''.join(reasons[:1])}"
+        )
+    points = panels.points_per_run(results)
+    found = tables.all_tables(results)
+    with writing(page.parent):
+        for part in ("figures", "tables"):
+            (folder / part).mkdir(parents=True, exist_ok=True)
+        for table in found:
+            for suffix, render in RENDERERS.items():
+                write_atomically(
+                    folder / "tables" / f"{table.key}.{suffix}", render(table).encode()
+                )
+        write_figures(results, folder / "figures", points)
+        write_atomically(page, make_page(results, found, points).encode())
+    return folder
+
+
+RENDERERS = {"csv": formats.to_csv, "md": formats.to_markdown, "tex": formats.to_latex}
+
+
+def make_page(results: Results, found: list[Table], points: int) -> str:
+    summary, *others = found
+    longest = max((len(run.curves.get("steps", ())) for run in results.runs), default=0)
+    thinned = ""
+    if longest > points:
+        thinned = f" Every point is a mean over {math.ceil(longest / points)} iterations."
+    filled = {
+        "title": html.escape(results.title),
+        "overview": overview(results),
+        "failures": failures(results.runs),
+        "thinned": thinned,
+        "summary": formats.to_html(summary),
+        "tables": "\n".join(section(table) for table in others if table.rows),
+        "configs": configs(results),
+        "data": embed(page_data(results, points)),
+        "css": asset("page.css"),
+        "js": asset("page.js"),
+    }
+    # Split, not replaced one after the other: what is filled in may look like a slot.
+    pieces = asset("page.html").split("{{")
+    page = pieces[0]
+    for piece in pieces[1:]:
+        name, _, rest = piece.partition("}}")
+        page += filled[name] + rest
+    return page
+
+
+def asset(name: str) -> str:
+    return resources.files("cupola.reports").joinpath("assets", name).read_text()
+
+
+def overview(results: Results) -> str:
+    counts = Counter(run.state for run in results.runs)
+    states = ", ".join(f"{count} {state}" for state, count in counts.items())
+    words = f"{len(results.runs)} runs ({states}): {len(results.series)} algorithms or variants"
+    return html.escape(f"{words}, {len(results.tasks)} tasks.")
+
+
+def failures(runs: Iterable[RunResult]) -> str:
+    failed = [run for run in runs if run.state == "failed"]
+    if not failed:
+        return ""
+    items = (f"<li><b>{html.escape(r.name)}</b>: {html.escape(r.reason)}</li>" for r in failed)
+    return f'<div class="failures"><p>Failed:</p><ul>{"".join(items)}</ul></div>'
+
+
+def section(table: Table) -> str:
+    body = formats.to_html(table)
+    if table.key == "runs":
+        body = f"<details><summary>{len(table.rows)} runs</summary>{body}</details>"
+    return f"<section><h2>{html.escape(table.title)}</h2>\n{body}\n</section>"
+
+
+def configs(results: Results) -> str:
+    """The versions that ran, and the settings of every algorithm or variant."""
+    parts = []
+    versions = Counter(
+        ", ".join(f"{k} {v}" for k, v in run_versions(run).items())
+        for run in results.runs
+        if run.config
+    )
+    for text, count in versions.items():
+        parts.append(f"<p>{count} runs: {html.escape(text)}.</p>")
+    for series in results.series:
+        runs = [run for run in results.runs if run.series == series and run.config]
+        if runs:
+            rows = "".join(
+                f"<tr><td>{html.escape(key)}</td><td>{html.escape(value)}</td></tr>"
+                for key, value in shared_settings(runs).items()
+            )
+            parts.append(
+                f'<details class="config printed"><summary>{html.escape(series)}</summary>'
+                f'<div class="wide"><table><tbody>{rows}</tbody></table></div></details>'
+            )
+    return "\n".join(parts)
+
+
+def run_versions(run: RunResult) -> dict[str, str]:
+    return run.result.get("versions") or {"cupola": run.config.get("cupola", "unknown")}
+
+
+def shared_settings(runs: list[RunResult]) -> dict[str, str]:
+    """Every setting; several values where the runs (tasks, seeds) differ."""
+    values: dict[str, dict[str, None]] = {}
+    for run in runs:
+        config = {k: v for k, v in run.config.items() if k not in ("algorithm", "cupola")}
+        for key, value in (config | run.config["algorithm"]).items():
+            shown = value if isinstance(value, str) else json.dumps(value)
+            values.setdefault(key, {})[shown] = None
+    return {key: ", ".join(found) for key, found in values.items()}
+
+
+def page_data(results: Results, points: int) -> dict[str, Any]:
+    looks = [panels.style(i)._asdict() for i in range(PALETTE_SIZE)]
+    return {
+        "series": [
+            {"label": name, **panels.style(i)._asdict()} for i, name in enumerate(results.series)
+        ],
+        "palette": looks,
+        "curves": [curve_data(curve) for curve in panels.curves(results, points)],
+        "planes": [plane_data(plane) for plane in panels.planes(results)],
+        "sensitivity": [sensitivity_data(panel) for panel in panels.sensitivities(results)],
+    }
+
+
+def curve_data(curve: Curve) -> dict[str, Any]:
+    lines = [
+        {
+            "s": line.series,
+            "x": [int(x) for x in line.steps],
+            "runs": [rounded(run) for run in line.runs],
+            "limit": line.limit,
+        }
+        for line in curve.lines
+    ]
+    return {"task": curve.task, "kind": curve.kind, "name": curve.name, "lines": lines}
+
+
+def plane_data(plane: Plane) -> dict[str, Any]:
+    spots = [
+        {
+            "s": spot.series,
+            "seeds": [[seed, *rounded(np.array(where))] for seed, *where in spot.seeds],
+            "limit": spot.limit,
+        }
+        for spot in plane.spots
+    ]
+    return {"task": plane.task, "cost": plane.cost, "spots": spots}
+
+
+def sensitivity_data(panel: Sensitivity) -> dict[str, Any]:
+    lines = []
+    for label, readings in panel.lines.items():
+        known = [r for r in readings if math.isfinite(r.value)]
+        shown = [
+            {
+                "s": r.series,
+                "at": r.at,
+                "value": r.value,
+                "low": None if math.isnan(r.low) else r.low,
+                "high": None if math.isnan(r.high) else r.high,
+                "limit": r.limit,
+            }
+            for r in known
+        ]
+        lines.append({"label": label, "readings": shown})
+    return {
+        "field": panel.field,
+        "task": panel.task,
+        "kind": panel.kind,
+        "name": panel.name,
+        "ticks": panel.ticks,
+        "lines": lines,
+    }
+
+
+def rounded(values: np.ndarray) -> list[float | None]:
+    """Five digits are more than a screen can show; unknown is null."""
+    return [float(f"{v:.5g}") if math.isfinite(v) else None for v in values.tolist()]
+
+
+def embed(data: dict[str, Any]) -> str:
+    """JSON that cannot end the script that it stands in."""
+    text = json.dumps(data, separators=(",", ":"), allow_nan=False)
+    return text.replace("<", "\\u003c")

@@ -1,0 +1,167 @@
+"""What a person sees of a sweep: a live table in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+
+from cupola.display import Screen, clock, cost_names, number
+from cupola.sweeps.directory import Standing, SweepDirectory
+
+TAIL_BYTES = 16384
+ORDER = ("running", "failed", "interrupted", "waiting", "finished")
+STYLES = {"running": "cyan", "failed": "red", "finished": "green", "interrupted": "yellow"}
+
+
+class Progress(NamedTuple):
+    """How far a cell is."""
+
+    iterations: int
+    metrics: dict[str, Any] | None
+    """Of the last iteration, if there was one."""
+    seconds: float | None
+    """Of an iteration, recently."""
+
+    @property
+    def done(self) -> int:
+        return self.metrics["iteration"] if self.metrics else 0
+
+    @property
+    def left(self) -> float | None:
+        """Seconds to go."""
+        return None if self.seconds is None else (self.iterations - self.done) * self.seconds
+
+
+class SweepDisplay(Screen[Live]):
+    """Called with the standing of all cells, again and again."""
+
+    seconds = 10.0
+
+    def __init__(self, console: Console, sweep: SweepDirectory, jobs: int) -> None:
+        live = Live(console=console, refresh_per_second=4, transient=True)
+        super().__init__(live if console.is_terminal else None)
+        self._console, self._sweep, self._jobs = console, sweep, max(1, jobs)
+        self._finished: dict[str, Progress] = {}
+        self._states: dict[str, str] = {}
+
+    def __call__(self, standings: dict[str, Standing]) -> None:
+        if self._live:
+            self._live.update(self.table(standings, rows=max(3, self._console.height - 6)))
+            return
+        for name, standing in standings.items():
+            if self._states.get(name, "waiting") != standing.state:
+                reason = f": {standing.reason}" if standing.reason else ""
+                print(f"{name}  {standing.state}{reason}", flush=True)
+            self._states[name] = standing.state
+        if self._is_due():
+            print(self.headline(standings), flush=True)
+
+    def progress(self, name: str, standing: Standing) -> Progress:
+        if name in self._finished:
+            return self._finished[name]
+        found = read_progress(self._sweep, name)
+        if standing.state == "finished":
+            self._finished[name] = found
+        return found
+
+    def headline(self, standings: dict[str, Standing]) -> str:
+        counts: Counter[str] = Counter(standing.state for standing in standings.values())
+        parts = [f"{counts['finished']} of {len(standings)} cells finished"]
+        parts += [f"{counts[state]} {state}" for state in ORDER[:-1] if counts[state]]
+        left = self.left(standings)
+        return ", ".join(parts) + (f", about {clock(left)} left" if left else "")
+
+    def left(self, standings: dict[str, Standing]) -> float | None:
+        """Seconds to go, guessed from the speed of the cells that have begun."""
+        found = {name: self.progress(name, standing) for name, standing in standings.items()}
+        speeds = [p.seconds for p in found.values() if p.seconds is not None]
+        if not speeds:
+            return None
+        usual = sum(speeds) / len(speeds)
+        to_go = [
+            (found[name].iterations - found[name].done) * (found[name].seconds or usual)
+            for name, standing in standings.items()
+            if standing.state in ("running", "interrupted", "waiting")
+        ]
+        return max(sum(to_go) / self._jobs, max(to_go)) if to_go else 0.0
+
+    def table(self, standings: dict[str, Standing], rows: int | None = None) -> Table:
+        """All cells, or those that matter most."""
+        table = Table(title=self.headline(standings))
+        columns = ["cell", "state", "iteration", "return", "cost (limit)"]
+        if any(standing.state == "running" for standing in standings.values()):
+            columns.append("time left")
+        for column in columns:
+            right = column in ("iteration", "return", "time left")
+            table.add_column(column, justify="right" if right else "left", overflow="fold")
+        names = list(standings)
+        if rows is not None and len(names) > rows:
+            names.sort(key=lambda name: ORDER.index(standings[name].state))
+        for name in names[:rows]:
+            standing = standings[name]
+            row = self._row(standing, self.progress(name, standing))
+            table.add_row(name, *row[: len(columns) - 1])
+        if rows is not None and len(names) > rows:
+            table.add_row(f"and {len(names) - rows} more", *[""] * (len(columns) - 1))
+        return table
+
+    def _row(self, standing: Standing, progress: Progress) -> tuple[str, ...]:
+        state = standing.state
+        shown = f"[{STYLES[state]}]{state}[/]" if state in STYLES else state
+        if standing.reason:
+            shown += f": {escape(standing.reason)}"
+        metrics = progress.metrics
+        left = progress.left if state in ("running", "interrupted") else None
+        return (
+            shown,
+            f"{progress.done}/{progress.iterations}",
+            number(metrics["return"]) if metrics else "",
+            costs(metrics) if metrics else "",
+            "" if left is None else clock(left),
+        )
+
+
+def costs(metrics: dict[str, Any]) -> str:
+    """Each cost against its limit, by name where there are several."""
+    parts, names = [], cost_names(metrics)
+    for name in names:
+        cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
+        sign = "?" if cost is None else "<=" if cost <= limit else ">"
+        called = f"{name} " if len(names) > 1 else ""
+        parts.append(f"{called}{number(cost)} {sign} {number(limit)}")
+    return "  ".join(parts)
+
+
+def read_progress(sweep: SweepDirectory, name: str) -> Progress:
+    """From the last lines of a run's files; the run may be on another machine."""
+    run = sweep.run_path(name)
+    metrics, timings = tail(run / "metrics.jsonl"), tail(run / "timings.jsonl")
+    recent = [t["rollout_seconds"] + t["update_seconds"] for t in timings[-10:]]
+    seconds = sorted(recent)[len(recent) // 2] if recent else None
+    return Progress(sweep.cells[name].iterations, metrics[-1] if metrics else None, seconds)
+
+
+def tail(path: Path) -> list[dict[str, Any]]:
+    """The last whole lines of a file of JSON objects."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            lines = file.read().split(b"\n")
+    except OSError:
+        return []
+    lines = lines[1:] if size > TAIL_BYTES else lines
+    found = []
+    for line in lines:
+        try:
+            found.append(json.loads(line))
+        except ValueError:
+            continue
+    return found

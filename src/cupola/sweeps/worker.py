@@ -1,0 +1,141 @@
+"""One cell in a process of its own: train or go on, evaluate, write the result down.
+
+    python -m cupola.sweeps.worker SWEEP CELL [CORE ...]
+
+The process ends as soon as its standard input does: nobody who died leaves a worker behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cupola.evaluation import Evaluation, Interval
+    from cupola.sweeps.directory import SweepDirectory
+
+ORPHANED = 131
+PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
+
+
+def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+    """Begin a worker; closing its standard input, or dying, ends it."""
+    command = [sys.executable, "-m", "cupola.sweeps.worker", str(sweep), name]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            [*command, *map(str, cores)],
+            stdin=subprocess.PIPE,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,  # a Ctrl-C is for the parent, who asks its workers to stop
+        )
+
+
+def main(arguments: Sequence[str]) -> int:
+    sweep, name, *cores = arguments
+    if cores and hasattr(os, "sched_setaffinity"):
+        # Before numpy and JAX count the cores.
+        os.sched_setaffinity(0, {int(core) for core in cores})
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    from cupola.compilation import warm_up_cache
+    from cupola.sweeps.directory import SweepDirectory
+
+    warm_up_cache()
+    return attempt(SweepDirectory.open(Path(sweep)), name)
+
+
+def attempt(sweep: SweepDirectory, name: str) -> int:
+    """Run a cell; whatever goes wrong is recorded, and the exit code is 1."""
+    from cupola.errors import CupolaError
+    from cupola.sweeps.directory import locked
+
+    try:
+        with locked(sweep.lock_path(name), f"another process is at work on the cell {name}."):
+            return run(sweep, name)
+    except CupolaError as error:
+        return fail(sweep, name, str(error))
+    except Exception as error:
+        traceback.print_exc()
+        text = " ".join(str(error).split())
+        full = isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in text
+        kind = "out of memory" if full else type(error).__name__
+        return fail(sweep, name, f"{kind}: {text}" if text else kind)
+
+
+def end_with_parent() -> None:
+    while os.read(0, 1):
+        pass
+    os._exit(ORPHANED)
+
+
+def fail(sweep: SweepDirectory, name: str, reason: str) -> int:
+    print(reason, file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # on a full disk the last line of the log may still tell
+        sweep.record_failure(name, reason)
+    return 1
+
+
+def run(sweep: SweepDirectory, name: str) -> int:
+    """Exit code: 0 when the cell is finished, 130 when it was stopped."""
+    from cupola.evaluation import evaluate
+    from cupola.policy import load
+    from cupola.sweeps.directory import write_json, writing
+    from cupola.sweeps.loop import STOPPED
+    from cupola.training import resume, train
+
+    cell, path = sweep.cells[name], sweep.run_path(name)
+    if (path / "config.json").exists():
+        done = resume(path)
+    else:
+        done = train(cell.algo, cell.task, out=path, **cell.arguments())
+    if not done.finished:
+        return STOPPED
+    policy, episodes = load(path), sweep.experiment.evaluation_episodes
+    result: dict[str, Any] = {"episodes": episodes, "versions": versions()}
+    for kind in ("sampled", "deterministic"):
+        evaluation = evaluate(policy, episodes=episodes, deterministic=kind == "deterministic")
+        result[kind] = summarise(evaluation)
+    with writing(path):
+        write_json(path / "result.json", result)
+    return 0
+
+
+def summarise(evaluation: Evaluation) -> dict[str, Any]:
+    """An evaluation as JSON can hold it; unknown ends of an interval are null."""
+
+    def numbers(value: Interval) -> dict[str, float | None]:
+        known = {k: v if abs(v) != float("inf") else None for k, v in value._asdict().items()}
+        return {key: known[key] for key in ("mean", "low", "high")}
+
+    return {
+        "return": numbers(evaluation.returns),
+        "length": numbers(evaluation.lengths),
+        "costs": {
+            name: {
+                **numbers(cost.value),
+                "undiscounted": numbers(cost.undiscounted),
+                "limit": cost.limit,
+                "safe_share": cost.safe_share,
+            }
+            for name, cost in evaluation.costs.items()
+        },
+    }
+
+
+def versions() -> dict[str, str]:
+    from cupola.version import __version__
+
+    found = {"cupola": __version__, "python": sys.version.partition(" ")[0]}
+    return found | {name: metadata.version(name) for name in PACKAGES}
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

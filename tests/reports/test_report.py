@@ -1,0 +1,253 @@
+"""The report: numbers against independent ones, size and speed, and a real browser."""
+
+import csv
+import json
+import math
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cupola.cli import main
+from cupola.reports import formats, panels, tables
+from cupola.reports.compare import sparkline
+from cupola.reports.formats import Entry, Table, figure
+from cupola.reports.results import Results, RunResult, load
+from cupola.reports.statistics import Estimate
+from cupola.sweeps.directory import SweepDirectory
+
+MakeUp = Callable[..., None]
+
+SMALL = """
+iterations = 40
+algorithms = ["cup", "ppo_lag", "focops"]
+tasks = ["SwimmerSpeed", "HopperSpeed"]
+seeds = 3
+[grid]
+limit = [20, 30]
+"""
+
+
+@pytest.fixture
+def small(tmp_path: Path, made_up_sweep: MakeUp) -> Path:
+    made_up_sweep(tmp_path / "small", SMALL)
+    return tmp_path / "small"
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory, made_up_sweep: MakeUp) -> Path:
+    """A sweep with its report, which no test changes."""
+    path = tmp_path_factory.mktemp("reported") / "small"
+    made_up_sweep(path, SMALL)
+    main(["report", str(path)])
+    return path
+
+
+@pytest.fixture
+def no_figures(monkeypatch) -> None:
+    """They take most of the time."""
+    monkeypatch.setattr("cupola.reports.page.write_figures", lambda *_: [])
+
+
+def read_csv(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def last_tenth(run: Path, key: str) -> float:
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return float(np.mean([line[key] for line in lines[-4:]]))
+
+
+def test_tables_hold_what_the_runs_hold(reported: Path) -> None:
+    small, folder = reported, reported / "report" / "tables"
+    for row in read_csv(folder / "performance.csv"):
+        limit = row["algorithm"].partition("limit=")[2]
+        label = row["algorithm"].partition(" ")[0]
+        runs = [small / f"{label}-{row['task']}-limit={limit}-{seed}" for seed in range(3)]
+        returns = [last_tenth(run, "return") for run in runs]
+        costs = [last_tenth(run, "cost/speed") for run in runs]
+        assert float(row["return"]) == pytest.approx(np.mean(returns))
+        assert float(row["return low"]) <= np.mean(returns) <= float(row["return high"])
+        assert float(row["lowest return"]) == pytest.approx(min(returns))
+        assert int(row["its seed"]) == int(np.argmax(costs))  # the second column of that name
+        assert float(row["cost return"]) == pytest.approx(np.mean(costs))
+        assert float(row["P(cost <= limit)"]) == pytest.approx(
+            np.mean(np.array(costs) <= float(limit))
+        )
+    assert len(read_csv(folder / "runs.csv")) == 3 * 2 * 2 * 3
+    found = {path.name for path in (small / "report" / "figures").iterdir()}
+    names = ("curves-HopperSpeed", "curves-SwimmerSpeed", "return-cost", "sensitivity-limit")
+    assert found == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+
+
+def run_of(label: str, seed: int, returns: float, cost: float, limit: float = 10.0) -> RunResult:
+    curves = {"steps": np.arange(1.0, 11.0), "return": np.full(10, returns)}
+    curves["cost/c"] = np.full(10, cost)
+    config: dict[str, Any] = {"limits": {"c": limit}, "algorithm": {"batch_size": 1}}
+    return RunResult(
+        f"{label}-{seed}", label, "T", seed, {}, "finished", "", config=config, curves=curves
+    )
+
+
+def test_bold_is_the_best_that_is_feasible() -> None:
+    runs = [run_of("bold", s, 5.0, 9.0 + s) for s in range(3)]  # on the limit in the mean
+    runs += [run_of("worse", s, 4.0, 1.0) for s in range(3)]
+    runs += [run_of("unsafe", s, 9.0, 10.0 + s) for s in range(3)]
+    table = tables.summary(Results("x", runs))
+    returns, costs = (row[2:] for row in table.rows)
+    assert [entry.bold for entry in returns] == [True, False, False]
+    assert [entry.infeasible for entry in returns] == [False, False, True]
+    assert [entry.infeasible for entry in costs] == [False, False, True]
+    assert formats.text(costs[0]) == "10 [9, 11]"
+    assert formats.text(costs[2]) == "11† [10, 12]"
+
+
+def test_formats() -> None:
+    rows = [
+        [Entry("a_b|c"), Entry(Estimate(1234.5, 1200.0, 1300.0), bold=True)],
+        [Entry("<i>"), Entry(Estimate(0.5), infeasible=True)],
+        [Entry("x"), Entry(math.inf)],
+        [Entry("y"), Entry("-")],
+    ]
+    table = Table("key", "100 %", ["name", "v <= 1"], rows, "note")
+    assert formats.to_csv(table).splitlines() == [
+        "name,v <= 1,v <= 1 low,v <= 1 high",
+        "a_b|c,1234.5,1200.0,1300.0",
+        "<i>,0.5,,",
+        "x,inf,,",
+        "y,,,",
+    ]
+    assert "| a_b\\|c | **1,234 [1,200, 1,300]** |" in formats.to_markdown(table)
+    latex = formats.to_latex(table)
+    assert r"a\_b|c & \textbf{1,234 [1,200, 1,300]} \\" in latex
+    assert r"$<$i$>$ & 0.5$^\dagger$ \\" in latex
+    assert r"v $\le$ 1" in latex
+    assert r"100 \%" in latex
+    page = formats.to_html(table)
+    assert "<td>&lt;i&gt;</td>" in page
+    assert '<td class="bold number">1,234 <span class="interval">[1,200, 1,300]</span></td>' in page
+    assert [figure(v) for v in (math.nan, 0.0, 0.12345, 24.516, 150.0)] == [
+        *("-", "0", "0.123", "24.5", "150.0")
+    ]
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_what_is_not_finished_is_shown_and_not_counted(small: Path) -> None:
+    sweep = SweepDirectory.open(small)
+    names = list(sweep.cells)
+    failed, cut, never = names[0], names[1], names[2]
+    (small / failed / "result.json").unlink()
+    sweep.record_failure(failed, "iteration 7: 'kl' of the <update> is not finite")
+    (small / cut / "result.json").unlink()
+    metrics = small / cut / "metrics.jsonl"
+    metrics.write_text(metrics.read_text()[:3000])  # ends within a line
+    for file in ("result.json", "metrics.jsonl", "timings.jsonl", "config.json"):
+        (small / never / file).unlink()
+    results = load(small)
+    states = {run.name: run.state for run in results.runs}
+    assert [states[name] for name in (failed, cut, never)] == ["failed", "interrupted", "waiting"]
+    main(["report", str(small)])
+    page = (small / "report.html").read_text()
+    assert f"<b>{failed}</b>: iteration 7: &#x27;kl&#x27; of the &lt;update&gt;" in page
+    row = read_csv(small / "report" / "tables" / "performance.csv")[0]
+    assert row["seeds"] == "0 of 3"
+
+
+@pytest.mark.usefixtures("no_figures")
+def test_any_runs_make_a_report(small: Path, capsys) -> None:
+    """Without the sweep's own file the runs tell what varies."""
+    expected = load(small)
+    (small / "sweep.json").unlink()
+    found = load(small)
+    assert found.varied == expected.varied == ["limit"]
+    assert sorted(found.series) == sorted(expected.series)
+    main(["report", str(small), "--out", str(small.parent / "new" / "page.html")])
+    assert (small.parent / "new" / "page" / "tables" / "summary.tex").exists()
+    runs = [str(path) for path in sorted(small.glob("*-SwimmerSpeed-limit=20-0"))]
+    capsys.readouterr()
+    main(["compare", *runs])
+    said = capsys.readouterr().out
+    assert "ppo_lag" in said
+    assert "█" in said
+    assert "nu_max" in said
+
+
+def test_sparklines_and_thinning() -> None:
+    values = np.array([0.0, 7.0, math.nan, 14.0])
+    assert sparkline(values, values, "abc") == "ab c"
+    thinned = panels.thin(np.array([1.0, 3.0, math.nan, 5.0, 7.0]), 2)
+    np.testing.assert_allclose(thinned, [2.0, 5.0, 7.0])
+    styles = [panels.style(i) for i in range(32)]
+    assert len(set(styles)) == 32
+
+
+def test_a_hundred_runs_in_half_a_minute_and_ten_megabytes(
+    tmp_path: Path, made_up_sweep: MakeUp
+) -> None:
+    text = SMALL.replace("= 40", "= 500").replace("seeds = 3", "seeds = 9")
+    made_up_sweep(tmp_path / "large", text)
+    began = time.process_time()
+    main(["report", str(tmp_path / "large")])
+    assert time.process_time() - began < 30
+    assert (tmp_path / "large" / "report.html").stat().st_size < 10e6
+
+
+def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> None:
+    page = reported / "report.html"
+    text = page.read_text()
+    outside = re.findall(r'(?:src|href)="(?!data:,)|https?://(?!www.w3.org/2000/svg")', text)
+    assert outside == []  # the page works offline
+    browser.resize(1280, 900)
+    browser.open(page)
+    lines = "document.querySelectorAll('#curves path.line').length"
+    points = "document.querySelectorAll('#planes path.point').length"
+    assert browser.ask(lines) == 2 * 2 * 6  # tasks, return and cost, series
+    assert browser.ask(points) == 2 * 6 * (3 + 1)  # seeds and their mean
+    assert browser.ask("document.querySelectorAll('#prices path.line').length") == 2 * 6
+    assert browser.ask("document.querySelectorAll('#sensitivity figure').length") == 4
+    assert browser.ask("document.querySelectorAll('#curves line.limit').length") == 2 * 2
+
+    browser.ask("document.querySelector('#legend button').click()")
+    assert browser.ask(lines) == 2 * 2 * 5
+    assert browser.ask(points) == 2 * 5 * 4
+    assert browser.ask("document.querySelector('#legend button').ariaPressed") == "false"
+    browser.ask("document.getElementById('none').click()")
+    assert browser.ask(lines) == 0
+    browser.ask("document.getElementById('all').click()")
+    browser.ask("document.getElementById('seeds').click()")
+    assert browser.ask("document.querySelectorAll('#curves g > path[opacity=\"0.6\"]').length") == (
+        2 * 2 * 6 * 3
+    )
+
+    browser.ask("document.querySelector('#curves svg.plot').scrollIntoView({block: 'center'})")
+    box = browser.ask(
+        "(r => [r.left, r.top, r.width, r.height])"
+        "(document.querySelector('#curves svg.plot').getBoundingClientRect())"
+    )
+    x, y, width, height = box
+    browser.mouse("mouseMoved", x + width / 2, y + height / 2)
+    tip = "document.querySelector('#curves .tip')"
+    assert browser.ask(f"{tip}.style.display") == "block"
+    assert "cup limit=20" in browser.ask(f"{tip}.innerText")
+    ticks = "[...document.querySelectorAll('#curves svg.plot')][0].textContent"
+    before = browser.ask(ticks)
+    browser.mouse("mousePressed", x + width * 0.4, y + 50, button="left", clickCount=1)
+    browser.mouse("mouseMoved", x + width * 0.6, y + 60, buttons=1)
+    browser.mouse("mouseReleased", x + width * 0.6, y + 60, button="left", clickCount=1)
+    assert browser.ask(ticks) != before
+    browser.ask("document.getElementById('unzoom').click()")
+    assert browser.ask(ticks) == before
+
+    browser.screenshot(tmp_path / "desktop.png")
+    browser.resize(390, 844)
+    browser.open(page)
+    assert browser.ask("document.documentElement.scrollWidth") <= 390  # only tables scroll sideways
+    assert browser.ask(lines) == 2 * 2 * 6
+    browser.screenshot(tmp_path / "phone.png")
+    browser.pdf(tmp_path / "print.pdf")
+    assert browser.complaints == []

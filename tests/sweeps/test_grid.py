@@ -1,0 +1,150 @@
+"""Experiment files: the cells they mean, and one sentence for every mistake."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cupola.errors import CupolaError
+from cupola.sweeps.grid import Experiment, read
+
+ROOT = Path(__file__).parents[2]
+START = """
+iterations = 3
+algorithms = ["cup", "ppo_lag"]
+tasks = ["SwimmerSpeed", "HopperSpeed"]
+seeds = [0, 1]
+"""
+
+
+def experiment(tmp_path: Path, text: str) -> Experiment:
+    file = tmp_path / "toy.toml"
+    file.write_text(text)
+    return read(file)
+
+
+def test_cells_are_the_product_and_are_named_by_what_varies(tmp_path: Path) -> None:
+    found = experiment(tmp_path, START + "[grid]\nclip = [0.1, 0.2]\nhidden = [[8, 8], [16]]\n")
+    names = [cell.name for cell in found.cells]
+    assert len(names) == len(set(names)) == 2 * 2 * 2 * 2 * 2
+    assert names[0] == "cup-SwimmerSpeed-clip=0.1-hidden=8x8-0"
+    config = found.cells[0].resolve()
+    assert config is not None
+    assert (config.algorithm.clip, config.algorithm.hidden) == (0.1, (8, 8))
+    assert (config.options.iterations, config.options.threads) == (3, 1)
+
+
+def test_more_values_leave_the_names_of_the_others_alone(tmp_path: Path) -> None:
+    few = {cell.name for cell in experiment(tmp_path, START).cells}
+    text = START.replace('"ppo_lag"]', '"ppo_lag", "cpo"]').replace("[0, 1]", "4")
+    assert few < {cell.name for cell in experiment(tmp_path, text).cells}
+
+
+def test_the_nearer_setting_wins(tmp_path: Path) -> None:
+    text = START.replace(
+        '"cup",', '{ name = "slow", algorithm = "CUP", dual = "slow", lam = 0.3 },'
+    )
+    text += """
+    [shared]
+    lam = 0.1
+    gamma = 0.9
+    limit = 7
+    [grid]
+    delta = [0.5, inf]
+    [[override]]
+    where = { algorithm = "slow", task = "HopperSpeed", seed = [1, 2], delta = 0.5 }
+    set = { lam = 0.5, limit = { speed = 9, effort = 2 }, preset = "release" }
+    """
+    configs = {cell.name: cell.resolve() for cell in experiment(tmp_path, text).cells}
+    special = configs.pop("slow-HopperSpeed-delta=0.5-1")
+    assert special is not None
+    assert special.limits == {"speed": 9.0, "effort": 2.0}
+    assert (special.preset, special.algorithm.batch_size) == ("release", 2048)
+    assert (special.algorithm.lam, special.algorithm.gamma) == (0.5, 0.9)
+    for name, config in configs.items():
+        assert config is not None
+        assert config.limits == {"speed": 7.0}
+        assert config.algorithm.lam == (0.3 if name.startswith("slow") else 0.1)
+        assert config.algorithm.delta == (float("inf") if "inf" in name else 0.5)
+
+
+def test_a_missing_task_is_left_to_its_cell(tmp_path: Path) -> None:
+    found = experiment(tmp_path, START.replace('"HopperSpeed"', '"PointGoal9"'))
+    assert [cell.resolve() is None for cell in found.cells[:4]] == [False, False, True, True]
+
+
+MISTAKES = {
+    "misspelt key": (
+        START.replace("algorithms", "algoritms"),
+        "unknown key 'algoritms': did you mean 'algorithms'?",
+    ),
+    "misspelt field": (START + "[shared]\nlearning_rat = 1\n", "did you mean 'learning_rate'?"),
+    "misspelt grid": (START + "[grid]\nclipp = [1]\n", "did you mean 'clip'?"),
+    "misspelt algorithm": (START.replace('"cup"', '"cupp"'), "did you mean 'cup'?"),
+    "misspelt condition": (
+        START + "[[override]]\nwhere = { tsk = 'a' }\nset = { lam = 0.5 }\n",
+        "did you mean 'task'?",
+    ),
+    "misspelt part": (START + "[[override]]\nwere = { seed = 1 }\n", "did you mean 'where'?"),
+    "misspelt preset": (START + "[shared]\npreset = 'papr'\n", "did you mean 'paper'?"),
+    "misspelt cost": (
+        START + "[shared]\nlimit = { sped = 1 }\n",
+        "unknown cost of SwimmerSpeed 'sped': did you mean 'speed'?",
+    ),
+    "field of another": (START + "[shared]\nclip = 0.1\ndual = 'slow'\n", "ppo_lag has no field"),
+    "no key": (START.replace("seeds = [0, 1]", ""), "the key 'seeds' is missing"),
+    "no tasks": (
+        START.replace('["SwimmerSpeed", "HopperSpeed"]', "[]"),
+        "the grid is empty: tasks",
+    ),
+    "no seeds": (START.replace("[0, 1]", "0"), "the grid is empty: seeds"),
+    "no values": (START + "[grid]\nclip = []\n", "the grid is empty: grid.clip"),
+    "one value": (START + "[grid]\nclip = 0.1\n", "grid.clip must be a list"),
+    "twins": (START.replace('"ppo_lag"', '"CUP"'), "two cells are called cup-SwimmerSpeed-0"),
+    "twin seeds": (START.replace("[0, 1]", "[0, 0]"), "two cells are called"),
+    "twin values": (START + "[grid]\nclip = [1, 1.0]\n", "two cells are called"),
+    "no match": (
+        START + "[[override]]\nwhere = { seed = 7 }\nset = { lam = 0.5 }\n",
+        "matches no cell",
+    ),
+    "impossible value": (START + "[shared]\ngamma = 1.5\n", "gamma must lie in [0, 1)"),
+    "wrong kind": (START + "[shared]\nhidden = 'wide'\n", "of the wrong kind"),
+    "wrong limit": (START + "[shared]\nlimit = 'low'\n", "limit must be a number"),
+    "seed as field": (START + "[shared]\nseed = 1\n", "write seeds = [0, 1]"),
+    "wrong seeds": (START.replace("[0, 1]", "['a']"), "seeds must be whole numbers"),
+    "wrong iterations": (START.replace("= 3", "= 0"), "iterations must be at least 1"),
+    "wrong episodes": (START + "evaluation_episodes = 0\n", "evaluation_episodes must be"),
+    "wrong name": (START + "name = 'a b'\n", "name must be a word"),
+    "not a table": (START + "shared = 3\n", "'shared' must be a table"),
+    "not TOML": (START + "x = \n", "is not valid TOML"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_is_one_sentence_that_names_the_file(tmp_path: Path, mistake: str) -> None:
+    text, expected = MISTAKES[mistake]
+    with pytest.raises(CupolaError, match=re.escape(expected)) as caught:
+        experiment(tmp_path, text)
+    assert str(caught.value).startswith(f"{tmp_path / 'toy.toml'}")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(CupolaError, match="cannot read the experiment file"):
+        read(tmp_path / "nothing.toml")
+
+
+def test_the_experiments_of_the_paper() -> None:
+    """The committed files mean what the paper did."""
+    found = {file.stem: read(file) for file in (ROOT / "experiments").glob("*.toml")}
+    sizes = {name: len(experiment.cells) for name, experiment in found.items()}
+    assert sizes["toy"] == 8
+    assert sizes["paper-robots"] == 6 * 5 * 10
+    assert sizes["paper-safety-gym"] == 5 * 4 * 10
+    limits = [cell.resolve() for cell in found["paper-limit"].cells]
+    assert sorted({config.limits["speed"] for config in limits if config}) == [10, 15, 20, 25, 30]
+    for name in sizes.keys() - {"toy"}:
+        for cell in found[name].cells:
+            config = cell.resolve()
+            if config:
+                assert (config.options.iterations, config.algorithm.batch_size) == (500, 5000)

@@ -1,0 +1,356 @@
+"""Sweeps on this machine: killed, stopped, changed, failed; always the same results."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import cupola
+from cupola.cli import main
+from cupola.sweeps import grid
+from cupola.sweeps.directory import SweepDirectory, locked, read_json
+from cupola.sweeps.grid import Cell
+from cupola.sweeps.local_engine import LocalPool
+from cupola.sweeps.loop import RETRIES, Ending, last_words, work
+from cupola.sweeps.worker import attempt
+
+# The shapes of tests/test_cli.py: they are compiled once.
+SHARED = """
+evaluation_episodes = 2
+[shared]
+batch_size = 200
+num_envs = 4
+minibatch_size = 50
+epochs = 2
+hidden = [8, 8]
+dual_lr = 0.1
+checkpoint_every = 2
+"""
+GRID = """
+iterations = 60
+algorithms = ["cup"]
+tasks = ["ProbeRegulator"]
+seeds = 2
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "toy.toml"
+    path.write_text(GRID + SHARED)
+    return path
+
+
+def begin(file: Path, out: Path, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "cupola", "sweep", str(file), "--out", str(out), *more]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def workers(out: Path) -> list[int]:
+    """Processes at work in a directory."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = entry.read_bytes().split(b"\0")
+            if b"cupola.sweeps.worker" in words and str(out).encode() in words:
+                found.append(int(entry.parent.name))
+    return found
+
+
+def until(happened: Callable[[], object], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < deadline, "it took too long"
+        time.sleep(0.01)
+
+
+def lines(out: Path) -> int:
+    return sum(file.read_bytes().count(b"\n") for file in out.glob("*/metrics.jsonl"))
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="looks for processes in /proc")
+def test_kills_change_nothing(file: Path, tmp_path: Path) -> None:
+    """A killed worker, a killed parent, a stopped sweep; then equal to undisturbed trainings."""
+    out = tmp_path / "sweep"
+    parent = begin(file, out, "--jobs", "2")
+    until(lambda: lines(out) > 5)
+    os.kill(workers(out)[0], signal.SIGKILL)
+    until(lambda: lines(out) > 25)
+    parent.kill()
+    parent.communicate()
+    until(lambda: not workers(out), seconds=5)  # nobody is left who writes
+    parent = begin(file, out, "--jobs", "1")
+    before = lines(out)
+    until(lambda: lines(out) > before + 5 or parent.poll() is not None)
+    parent.terminate()
+    text, _ = parent.communicate()
+    assert parent.returncode == 130
+    assert "stopped; go on with the same command" in text
+    assert not workers(out)
+    parent = begin(file, out)
+    text, errors = parent.communicate()
+    assert parent.returncode == 0, errors
+    assert "2 of 2 cells finished" in text
+    for cell in grid.read(file).cells:
+        alone = cupola.train(cell.algo, cell.task, out=tmp_path / cell.name, **cell.arguments())
+        for name in ("config.json", "metrics.jsonl", "checkpoints/00000060.safetensors"):
+            assert (out / cell.name / name).read_bytes() == (alone.path / name).read_bytes()
+        assert [f.name for f in (out / cell.name / "checkpoints").iterdir()] == [
+            "00000060.safetensors"
+        ]
+        result = read_json(out / cell.name / "result.json")
+        assert result is not None
+        for kind in ("sampled", "deterministic"):
+            fresh = cupola.evaluate(
+                cupola.load(alone.path), episodes=2, deterministic=kind == "deterministic"
+            )
+            assert result[kind]["return"]["mean"] == fresh.returns.mean
+            for cost, known in fresh.costs.items():
+                assert result[kind]["costs"][cost]["mean"] == known.value.mean
+
+
+class Inline:
+    """A pool without processes: a cell is done when it has started."""
+
+    def __init__(self, sweep: SweepDirectory, args: object) -> None:
+        self._sweep = sweep
+        self._ended: list[Ending] = []
+
+    def has_room(self, cell: Cell) -> bool:
+        return not self._ended
+
+    def start(self, cell: Cell) -> None:
+        self._ended.append(Ending(cell.name, attempt(self._sweep, cell.name)))
+
+    def endings(self) -> list[Ending]:
+        found, self._ended = self._ended, []
+        return found
+
+    def running(self) -> set[str]:
+        return {ending.name for ending in self._ended}
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def inline(monkeypatch) -> None:
+    monkeypatch.setattr("cupola.commands_sweeps.make_pool", Inline)
+    monkeypatch.setattr("cupola.sweeps.loop.POLL_SECONDS", 0.0)
+
+
+@pytest.mark.usefixtures("inline")
+def test_a_failed_cell_leaves_the_others_alone(
+    file: Path, tmp_path: Path, capfd, monkeypatch
+) -> None:
+    """NaN, a missing task, no memory, a directory of something else; and one that works."""
+    text = GRID.replace("seeds = 2", "seeds = 4").replace("= 60", "= 2")
+    text = text.replace('["ProbeRegulator"]', '["ProbeRegulator", "PointGoal9"]')
+    text = text.replace('"cup"', '"ppo"') + SHARED.replace("dual_lr = 0.1\n", "")
+    text += '[[override]]\nwhere = { task = "ProbeRegulator", seed = 1 }\n'
+    file.write_text(text + "set = { learning_rate = 1e38 }\n")
+    out = tmp_path / "sweep"
+    SweepDirectory(out, grid.read(file)).write()
+    (out / "ppo-ProbeRegulator-2").mkdir()
+    (out / "ppo-ProbeRegulator-2" / "thesis.tex").write_text("")
+    real = cupola.train
+
+    def train(*args: str, seed: int, **more: object) -> object:
+        if seed == 3 and args[1] == "ProbeRegulator":
+            raise MemoryError
+        return real(*args, seed=seed, **more)
+
+    monkeypatch.setattr("cupola.training.train", train)
+    with pytest.raises(SystemExit) as stop:
+        main(["sweep", str(file), "--out", str(out)])
+    assert stop.value.code == 1
+    said = capfd.readouterr()
+    assert "1 of 8 cells finished, 7 failed" in said.out
+    last = said.err.splitlines()[-1]
+    assert re.fullmatch(r"cupola: 7 of 8 cells failed; ppo-ProbeRegulator-1: .*", last)
+    sweep = SweepDirectory.open(out)
+    standings = {name: sweep.standing(name) for name in sweep.cells}
+    assert standings["ppo-ProbeRegulator-0"].state == "finished"
+    assert "unknown task 'PointGoal9'" in standings["ppo-PointGoal9-0"].reason
+    assert "is not finite" in standings["ppo-ProbeRegulator-1"].reason
+    assert standings["ppo-ProbeRegulator-1"].state == "failed"
+    assert "is not empty" in standings["ppo-ProbeRegulator-2"].reason
+    assert standings["ppo-ProbeRegulator-3"].reason == "out of memory"
+
+
+@pytest.mark.usefixtures("inline")
+def test_changed_cells_are_found(file: Path, tmp_path: Path, capfd) -> None:
+    out = tmp_path / "sweep"
+    file.write_text((GRID + SHARED).replace("= 60", "= 2").replace("seeds = 2", "seeds = 1"))
+    main(["sweep", str(file), "--out", str(out)])
+    run = out / "cup-ProbeRegulator-0"
+    first, stamp = (run / "metrics.jsonl").read_bytes(), (run / "result.json").stat().st_mtime_ns
+    main(["sweep", str(file), "--out", str(out)])  # finished: nothing is done again
+    assert (run / "result.json").stat().st_mtime_ns == stamp
+    file.write_text(file.read_text() + "lam = 0.5\nkeep_checkpoints = 2\n")
+    capfd.readouterr()
+    with pytest.raises(SystemExit):
+        main(["sweep", str(file), "--out", str(out)])
+    refused = capfd.readouterr().err
+    assert "cup-ProbeRegulator-0 was trained with other settings (lam 0.95 -> 0.5)" in refused
+    assert "--retrain-changed" in refused
+    assert (run / "metrics.jsonl").read_bytes() == first
+    main(["sweep", str(file), "--out", str(out), "--retrain-changed"])
+    assert json.loads((run / "config.json").read_text())["algorithm"]["lam"] == 0.5
+    assert (run / "metrics.jsonl").read_bytes() != first
+
+
+def test_directories_of_something_else(file: Path, tmp_path: Path, capfd) -> None:
+    def complaint(*args: str | Path) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        with pytest.raises(SystemExit) as stop:
+            main([str(arg) for arg in args])
+        assert stop.value.code == 1
+        said = capfd.readouterr()
+        assert said.out == ""
+        assert re.fullmatch(r"cupola: .*\n", said.err)
+        assert sorted(tmp_path.rglob("*")) == before
+        return said.err
+
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "thesis.tex").write_text("")
+    assert "holds no sweep" in complaint("sweep", file, "--out", other)
+    assert "is a file" in complaint("sweep", file, "--out", file)
+    assert "neither a sweep nor runs" in complaint("report", other)
+    assert "there is no directory" in complaint("report", tmp_path / "none")
+    assert "report.html" in complaint("report", other, "--out", "report.pdf")
+    assert "does not hold a run" in complaint("compare", other)
+    assert "--engine ray" in complaint("sweep", file, "--address", "auto")
+    assert "jobs must be" in complaint("sweep", file, "--out", tmp_path / "new", "--jobs", "-1")
+    mine = SweepDirectory(tmp_path / "mine", grid.read(file))
+    mine.write()
+    assert "nothing to report yet" in complaint("report", tmp_path / "mine")
+    file.write_text('name = "yours"\n' + file.read_text())
+    assert "holds the sweep 'toy'" in complaint("sweep", file, "--out", tmp_path / "mine")
+    (tmp_path / "mine" / "sweep.json").write_text("{}")
+    assert "sweep.json is damaged" in complaint("report", tmp_path / "mine")
+
+
+def test_two_sweeps_do_not_fight(tmp_path: Path) -> None:
+    with (
+        locked(tmp_path / "lock", "taken"),
+        pytest.raises(cupola.CupolaError, match="taken"),
+        locked(tmp_path / "lock", "taken", seconds=0.1),
+    ):
+        pass
+    with locked(tmp_path / "lock", "taken", seconds=0.1):
+        pass
+
+
+class Scripted:
+    """A pool whose workers end as a script says; each entry is an exit code."""
+
+    def __init__(self, sweep: SweepDirectory, codes: dict[str, list[int]]) -> None:
+        self._sweep, self._codes = sweep, codes
+        self._running: set[str] = set()
+        self.started: list[str] = []
+        self.most = 0
+
+    def has_room(self, cell: Cell) -> bool:
+        return len(self._running) < 2
+
+    def start(self, cell: Cell) -> None:
+        self.started.append(cell.name)
+        self._running.add(cell.name)
+        self.most = max(self.most, len(self._running))
+
+    def endings(self) -> list[Ending]:
+        found = [Ending(name, self._codes[name].pop(0)) for name in sorted(self._running)]
+        for ending in found:
+            if ending.code == 0:
+                run = self._sweep.run_path(ending.name)
+                run.mkdir()
+                (run / "result.json").write_text('{"episodes": 2}')
+        self._running.clear()
+        return found
+
+    def running(self) -> set[str]:
+        return self._running
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def scripted(file: Path, tmp_path: Path, monkeypatch) -> SweepDirectory:
+    monkeypatch.setattr("cupola.sweeps.loop.POLL_SECONDS", 0.0)
+    file.write_text(file.read_text().replace("seeds = 2", "seeds = 3"))
+    sweep = SweepDirectory(tmp_path / "sweep", grid.read(file))
+    sweep.write()
+    return sweep
+
+
+def test_who_is_begun_again(scripted: SweepDirectory) -> None:
+    """Killed workers are, a few times; crashed ones are not."""
+    a, b, c = scripted.cells
+    scripted.log_path(b).write_text(
+        "compiling\nterminate called: std::bad_alloc\n  @ 0x7f error\n\n"
+    )
+    pool = Scripted(scripted, {a: [-9, 130, 0], b: [-6], c: [-9] * (RETRIES + 1)})
+    standings = work(scripted, pool, lambda _: None, threading.Event())
+    assert (pool.started.count(a), pool.started.count(b)) == (3, 1)
+    assert pool.started.count(c) == 1 + RETRIES
+    assert pool.most == 2
+    assert standings[a].state == "finished"
+    assert standings[b].state == standings[c].state == "failed"
+    assert "SIGABRT (out of memory?): terminate called: std::bad_alloc" in standings[b].reason
+    assert "out of memory?" in standings[c].reason
+    assert scripted.standing(c) == standings[c]
+    again = Scripted(scripted, {b: [0], c: [0]})
+    standings = work(scripted, again, lambda _: None, threading.Event())
+    assert sorted(again.started) == sorted([b, c])
+    assert {standing.state for standing in standings.values()} == {"finished"}
+
+
+def test_last_words(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("one\n two \n\n")
+    assert last_words(tmp_path / "log") == "two"
+    assert "see" in last_words(tmp_path / "none")
+
+
+def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> None:
+    """Two jobs on two cores do not share one; more jobs than cores are spread evenly."""
+    chosen: list[list[int]] = []
+
+    class Process:
+        stdin = None
+
+        def poll(self) -> None: ...
+
+    def start(sweep: Path, name: str, log: Path, cores: list[int]) -> Process:
+        chosen.append(list(cores))
+        return Process()
+
+    monkeypatch.setattr("cupola.sweeps.local_engine.worker.start", start)
+    monkeypatch.setattr("cupola.sweeps.local_engine.core_ids", lambda: [4, 7])
+    cells = list(scripted.cells.values())
+    pool = LocalPool(scripted)
+    for cell in cells[:2]:
+        assert pool.has_room(cell)
+        pool.start(cell)
+    assert not pool.has_room(cells[2])
+    assert chosen == [[4], [7]]
+    crowd = LocalPool(scripted, jobs=3)
+    chosen.clear()
+    for cell in cells:
+        assert crowd.has_room(cell)
+        crowd.start(cell)
+    assert not crowd.has_room(cells[0])
+    assert chosen == [[4], [7], [4]]
