@@ -83,7 +83,7 @@ def test_actions_are_rescaled_and_cut_to_the_bounds(worlds):
     task.reset(0)
     for numbers in ([0.0, 0.0], [-1.0, 1.0], [0.5, -0.5], [7.0, -9.0]):
         task.step(np.array([numbers]))
-    seen = task._parties[0]._party._members[0].env.seen
+    seen = task._groups[0]._group._envs[0].env.seen
     np.testing.assert_allclose(seen, [[5, 0], [0, 3], [7.5, -1.5], [10, -3]])
     assert all(worlds.Drift.action_space.contains(action) for action in seen)
 
@@ -259,7 +259,7 @@ def test_workers_change_nothing(worlds):
             cost=lambda next_obs, action: scale * next_obs["place"][0] + action[0],
             options=GymOptions(max_episode_steps=7, workers=workers),
         )
-        assert len(task._parties) == max(1, workers // 2)
+        assert len(task._groups) == max(1, workers // 2)
         task.reset(1, stagger=True)
         first = run(task, 9)
         state = task.save()
@@ -274,7 +274,7 @@ def test_workers_change_nothing(worlds):
 def test_a_worker_that_dies_is_reported(worlds):
     task = make(env=worlds.Drift, num_envs=2, options=GymOptions(max_episode_steps=7, workers=2))
     task.reset(0)
-    task._parties[0]._process.kill()
+    task._groups[0]._process.kill()
     with pytest.raises(CupolaError, match=r"a worker process of env:test ended \(exit code -9\)"):
         run(task, 2)
     task.close()
@@ -301,7 +301,7 @@ def test_a_failure_in_a_worker_is_the_same_sentence(worlds):
         ("Unbounded", r"env:worlds:Unbounded has an unbounded Box action.*TransformAction"),
         ("Binary", r"env:worlds:Binary has actions of the space MultiBinary\(3\).*TransformAction"),
         ("Prose", r"env:worlds:Prose has observations of the space Text.*wrap it"),
-        ("Shapeless", r"env:worlds:Shapeless failed in its reset .*does not fit.*mend"),
+        ("Shapeless", r"env:worlds:Shapeless failed in its reset .*does not fit.*fix"),
         ("Nowhere", r"cannot import 'worlds:Nowhere' .*working directory"),
     ],
 )
@@ -318,7 +318,7 @@ def test_environments_that_cannot_be_used(worlds, world, sentence):
         ("word", r"worlds:word of gym:Pendulum-v1 is 'much'.* one finite number"),
         ("nan", r"worlds:nan of gym:Pendulum-v1\['cost'\] is nan.* one finite number"),
         ("boom", r"worlds:boom of gym:Pendulum-v1 failed in step 1 .*ValueError: no such thing, .*"
-                 r"worlds.py line \d+\): mend it"),
+                 r"worlds.py line \d+\): fix it"),
         ("greedy", r"worlds:greedy of gym:Pendulum-v1 asks for 'state': .*obs, action, reward"),
     ],
 )  # fmt: skip

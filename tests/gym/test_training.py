@@ -148,7 +148,7 @@ def test_a_failure_in_the_middle_names_the_environment_and_the_checkpoint(worlds
         "env:worlds:Breaks failed in step 10 of an episode (RuntimeError: the gearbox" in complaint
     )
     assert complaint.endswith(
-        f"mend the environment; the last good checkpoint is"
+        f"fix the environment; the last good checkpoint is"
         f" {run / 'checkpoints' / '00000002.safetensors'}.\n"
     )
 

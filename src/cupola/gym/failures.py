@@ -14,7 +14,7 @@ class EnvironmentFailedError(CupolaError):
 
 
 @contextmanager
-def blaming(name: str, doing: str, remedy: str = "mend the environment") -> Iterator[None]:
+def blaming(name: str, doing: str, remedy: str = "fix the environment") -> Iterator[None]:
     """Turn any exception within into a sentence: ``name`` failed ``doing``; the ``remedy``."""
     try:
         yield
@@ -23,7 +23,7 @@ def blaming(name: str, doing: str, remedy: str = "mend the environment") -> Iter
 
 
 def blamed(
-    error: Exception, name: str, doing: str, remedy: str = "mend the environment"
+    error: Exception, name: str, doing: str, remedy: str = "fix the environment"
 ) -> CupolaError:
     """The sentence for an exception; one that is a sentence already is left as it is."""
     if isinstance(error, CupolaError):

@@ -19,7 +19,7 @@ from cupola.tasks.base import State
 _PEELED = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 
 
-class Blueprint(NamedTuple):
+class EnvRecipe(NamedTuple):
     """What an environment is made from, here or in another process."""
 
     name: str
@@ -41,15 +41,15 @@ class Outcome(NamedTuple):
     truncated: bool
 
 
-class Member:
+class SingleEnv:
     """One environment: flat observations, costs by name, one episode after another."""
 
-    def __init__(self, blueprint: Blueprint) -> None:
-        self._name, self._cost, self._costs = blueprint.name, blueprint.cost, blueprint.costs
-        self._arguments = costs.arguments_of(blueprint.cost, self._name) if blueprint.cost else ()
+    def __init__(self, recipe: EnvRecipe) -> None:
+        self._name, self._cost, self._costs = recipe.name, recipe.cost, recipe.costs
+        self._arguments = costs.arguments_of(recipe.cost, self._name) if recipe.cost else ()
         self._function = f"the cost function {costs.name_of(self._cost)} of {self._name}"
-        with blaming(self._name, "when it was made", "correct its name or mend it"):
-            env = blueprint.make()
+        with blaming(self._name, "when it was made", "correct its name or fix it"):
+            env = recipe.make()
             self.time_limit = time_limit_of(env)
             self.env = peeled(env)
             self._flatten = spaces.flattener(self.env.observation_space, self._name)
@@ -92,20 +92,20 @@ class Member:
         self._obs = obs
         if self._cost is not None:
             known = (before, action, reward, obs, terminated, truncated, info)
-            found = self._judge(dict(zip(costs.ARGUMENTS, known, strict=True)))
+            found = self._cost_of(dict(zip(costs.ARGUMENTS, known, strict=True)))
         elif len(answer) == 6:
             found = costs.named(cost, f"the cost in a step of {self._name}")
         else:
             found = costs.in_info(info, self._name)
         return flat, reward, found, terminated, truncated
 
-    def _judge(self, known: dict[str, Any]) -> dict[str, float]:
+    def _cost_of(self, known: dict[str, Any]) -> dict[str, float]:
         """What the cost function says of a step."""
         assert self._cost is not None
         try:
             result = self._cost(**{name: known[name] for name in self._arguments})
         except Exception as error:
-            raise blamed(error, self._function, self._moment(), "mend it") from error
+            raise blamed(error, self._function, self._moment(), "fix it") from error
         return costs.named(result, f"the result of {self._function}")
 
     def _moment(self) -> str:
@@ -135,19 +135,19 @@ class Outcomes(NamedTuple):
     truncated: np.ndarray  # [n] bool
 
 
-class Party:
+class EnvGroup:
     """Some environments, one after the other."""
 
-    def __init__(self, blueprint: Blueprint, count: int) -> None:
-        self._members = [Member(blueprint) for _ in range(count)]
-        self._shape = (count, len(blueprint.costs))
+    def __init__(self, recipe: EnvRecipe, count: int) -> None:
+        self._envs = [SingleEnv(recipe) for _ in range(count)]
+        self._shape = (count, len(recipe.costs))
 
     def reset(self, seeds: list[int]) -> np.ndarray:
-        return np.stack([m.reset(seed) for m, seed in zip(self._members, seeds, strict=True)])
+        return np.stack([env.reset(seed) for env, seed in zip(self._envs, seeds, strict=True)])
 
     def step(self, actions: np.ndarray, due: list[bool], seeds: list[int]) -> Outcomes:
-        parts = zip(self._members, actions, due, seeds, strict=True)
-        steps = [member.step(action, cut, seed) for member, action, cut, seed in parts]
+        parts = zip(self._envs, actions, due, seeds, strict=True)
+        steps = [env.step(action, cut, seed) for env, action, cut, seed in parts]
         obs, final_obs, reward, found, terminated, truncated = zip(*steps, strict=True)
         return Outcomes(
             np.stack(obs),
@@ -161,20 +161,20 @@ class Party:
     def save(self) -> list[State]:
         """The state of each; nothing where it cannot be saved."""
         states: list[State] = []
-        for member in self._members:
+        for env in self._envs:
             try:
-                states.append(member.save())
+                states.append(env.save())
             except restoring.CannotSaveError:
                 states.append({})
         return states
 
     def restore(self, states: list[State]) -> None:
-        for member, state in zip(self._members, states, strict=True):
-            member.restore(state)
+        for env, state in zip(self._envs, states, strict=True):
+            env.restore(state)
 
     def close(self) -> None:
-        for member in self._members:
-            member.close()
+        for env in self._envs:
+            env.close()
 
 
 def peeled(env: Any) -> Any:

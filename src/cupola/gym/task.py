@@ -14,8 +14,8 @@ from cupola.errors import CupolaError
 from cupola.gym import costs, restoring, spaces
 from cupola.gym.costs import CostFunction
 from cupola.gym.options import GymOptions
-from cupola.gym.single import Blueprint, Member, Outcomes
-from cupola.gym.workers import Here, Worker
+from cupola.gym.single import EnvRecipe, Outcomes, SingleEnv
+from cupola.gym.workers import InProcess, Worker
 from cupola.tasks.base import Choice, Clock, Scaled, State, Task, TaskFactory, TaskSpec
 from cupola.types import Cost, Step
 
@@ -31,10 +31,10 @@ class GymTask(Task):
     """N environments of a stranger's make."""
 
     def __init__(
-        self, spec: TaskSpec, num_envs: int, blueprint: Blueprint, workers: int, restorable: bool
+        self, spec: TaskSpec, num_envs: int, recipe: EnvRecipe, workers: int, restorable: bool
     ) -> None:
         assert spec.actions is not None
-        self.spec, self.num_envs, self.costs = spec, num_envs, blueprint.costs
+        self.spec, self.num_envs, self.costs = spec, num_envs, recipe.costs
         self.restorable = restorable
         self.parallel = workers > 0  # strangers' code need not be safe in threads
         self._decode = spec.actions.decode
@@ -42,15 +42,15 @@ class GymTask(Task):
         self._all = range(num_envs)
         self._obs = np.zeros((num_envs, spec.obs_size))
         self._next_seeds = [0] * num_envs
-        kind: Callable[[Blueprint, int], Here | Worker] = Worker if workers else Here
+        kind: Callable[[EnvRecipe, int], InProcess | Worker] = Worker if workers else InProcess
         self._slices = _shares(num_envs, min(max(1, workers), num_envs))
-        self._parties = [kind(blueprint, part.stop - part.start) for part in self._slices]
+        self._groups = [kind(recipe, part.stop - part.start) for part in self._slices]
 
     def _ask(self, method: str, *columns: Any) -> list[Any]:
-        """The parties' answers; each is given its part of every column."""
-        for party, part in zip(self._parties, self._slices, strict=True):
-            party.send(method, *(column[part] for column in columns))
-        return [party.receive() for party in self._parties]
+        """The groups' answers; each is given its part of every column."""
+        for group, part in zip(self._groups, self._slices, strict=True):
+            group.send(method, *(column[part] for column in columns))
+        return [group.receive() for group in self._groups]
 
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
         self._clock.start(seed, stagger)
@@ -83,22 +83,22 @@ class GymTask(Task):
         state = {"obs": self._obs.copy(), **self._clock.save()}
         if not self.restorable:
             return state
-        members = [member for party in self._ask("save") for member in party]
-        if not all(members):
+        states = [env for group in self._ask("save") for env in group]
+        if not all(states):
             warnings.warn(f"{self.spec.name} can no longer be saved: {NEW_EPISODES}.", stacklevel=2)
             self.restorable = False
             return state
-        for i, member in enumerate(members):
-            state |= {f"env{i}.{name}": array for name, array in member.items()}
+        for i, env in enumerate(states):
+            state |= {f"env{i}.{name}": array for name, array in env.items()}
         return state
 
     def restore(self, state: State) -> np.ndarray:
         self._clock.restore(state)
-        members = [
+        states = [
             {k.removeprefix(f"env{i}."): v for k, v in state.items() if k.startswith(f"env{i}.")}
             for i in self._all
         ]
-        if self.restorable and not all(members):
+        if self.restorable and not all(states):
             warnings.warn(f"{self.spec.name} was not saved: {NEW_EPISODES}.", stacklevel=2)
             self.restorable = False
         if not self.restorable:
@@ -106,13 +106,13 @@ class GymTask(Task):
             self._clock.stagger()
             return self._begin()
         self._begin()
-        self._ask("restore", members)
+        self._ask("restore", states)
         self._obs = state["obs"].copy()
         return self._obs
 
     def close(self) -> None:
-        for party in self._parties:
-            party.close()
+        for group in self._groups:
+            group.close()
 
 
 def _shares(count: int, parts: int) -> list[slice]:
@@ -121,7 +121,7 @@ def _shares(count: int, parts: int) -> list[slice]:
     return [slice(*pair) for pair in pairwise(bounds)]
 
 
-class Survey(NamedTuple):
+class EnvFacts(NamedTuple):
     """What a look at one environment tells."""
 
     obs_size: int
@@ -154,12 +154,12 @@ def factory(
                 " package.module:function, or give it in Python as cost=the function."
             )
         cost = costs.load(options.cost)
-    blueprint = Blueprint(task, env or maker(task), cost)
-    survey = look(blueprint)
-    names = survey.costs
+    recipe = EnvRecipe(task, env or maker(task), cost)
+    facts = inspect_env(recipe)
+    names = facts.costs
     if names == (costs.ONLY,) and isinstance(limits, Mapping) and len(limits) == 1:
         names = tuple(limits)
-    time_limit = options.max_episode_steps or survey.time_limit
+    time_limit = options.max_episode_steps or facts.time_limit
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT
         warnings.warn(
@@ -167,24 +167,24 @@ def factory(
             " one with max_episode_steps.",
             stacklevel=2,
         )
-    if survey.obstacle:
+    if facts.obstacle:
         warnings.warn(
-            f"{task} cannot be saved and restored ({survey.obstacle}): {NEW_EPISODES}; to resume"
+            f"{task} cannot be saved and restored ({facts.obstacle}): {NEW_EPISODES}; to resume"
             " exactly, give it save_state() and restore_state(state).",
             stacklevel=2,
         )
     spec = TaskSpec(
         task,
-        obs_size=survey.obs_size,
-        act_size=survey.act_size,
+        obs_size=facts.obs_size,
+        act_size=facts.act_size,
         costs=tuple(Cost(name, None, options.discounted) for name in names),
         time_limit=time_limit,
-        actions=survey.actions,
+        actions=facts.actions,
     )
 
     def make(num_envs: int, chosen: tuple[str, ...]) -> Task:
-        plan, half = blueprint._replace(costs=chosen), (options.workers + 1) // 2
-        return GymTask(spec, num_envs, plan, half, restorable=not survey.obstacle)
+        plan, half = recipe._replace(costs=chosen), (options.workers + 1) // 2
+        return GymTask(spec, num_envs, plan, half, restorable=not facts.obstacle)
 
     return TaskFactory(spec, make)
 
@@ -211,10 +211,10 @@ def task_name(env: Callable[[], Any]) -> str:
     return f"env:{costs.name_of(env)}"
 
 
-def look(blueprint: Blueprint) -> Survey:
+def inspect_env(recipe: EnvRecipe) -> EnvFacts:
     """Make an environment, take a few steps, and see whether a second one can go on from there."""
-    original = Member(blueprint)
-    act_size, actions = spaces.actions_of(original.env.action_space, blueprint.name)
+    original = SingleEnv(recipe)
+    act_size, actions = spaces.actions_of(original.env.action_space, recipe.name)
     numbers = np.random.default_rng(0).uniform(-1, 1, (2 * TRIAL_STEPS, act_size))
     trial = actions.decode(numbers)
     original.reset(0)
@@ -224,12 +224,12 @@ def look(blueprint: Blueprint) -> Survey:
         found |= costs_now
         if terminated or truncated:
             original.reset(i + 1)
-    obstacle = _obstacle(original, Member(blueprint), trial[TRIAL_STEPS:])
+    obstacle = _obstacle(original, SingleEnv(recipe), trial[TRIAL_STEPS:])
     size = gymnasium.spaces.flatdim(original.env.observation_space)
-    return Survey(size, act_size, actions, original.time_limit, tuple(found), obstacle)
+    return EnvFacts(size, act_size, actions, original.time_limit, tuple(found), obstacle)
 
 
-def _obstacle(original: Member, copy: Member, actions: np.ndarray) -> str:
+def _obstacle(original: SingleEnv, copy: SingleEnv, actions: np.ndarray) -> str:
     """Why ``copy`` cannot go on exactly as the original does; empty where it can."""
     try:
         state = original.save()

@@ -18,33 +18,33 @@ import cloudpickle
 
 from cupola.errors import CupolaError
 from cupola.gym.failures import EnvironmentFailedError, blaming
-from cupola.gym.single import Blueprint, Party
+from cupola.gym.single import EnvGroup, EnvRecipe
 
 
-class Here:
-    """A party in this process."""
+class InProcess:
+    """A group in this process."""
 
-    def __init__(self, blueprint: Blueprint, count: int) -> None:
-        self._party = Party(blueprint, count)
+    def __init__(self, recipe: EnvRecipe, count: int) -> None:
+        self._group = EnvGroup(recipe, count)
         self._reply: Any = None
 
     def send(self, method: str, *args: Any) -> None:
-        self._reply = getattr(self._party, method)(*args)
+        self._reply = getattr(self._group, method)(*args)
 
     def receive(self) -> Any:
         return self._reply
 
     def close(self) -> None:
-        self._party.close()
+        self._group.close()
 
 
 class Worker:
-    """A party in another process: `send` begins a call, `receive` waits for its result."""
+    """A group in another process: `send` begins a call, `receive` waits for its result."""
 
-    def __init__(self, blueprint: Blueprint, count: int) -> None:
-        self._name = blueprint.name
+    def __init__(self, recipe: EnvRecipe, count: int) -> None:
+        self._name = recipe.name
         try:
-            order = cloudpickle.dumps((blueprint, count))
+            order = cloudpickle.dumps((recipe, count))
         except Exception as error:
             raise CupolaError(
                 f"{self._name} cannot be sent to a worker process ({error}): use workers=0."
@@ -79,7 +79,7 @@ class Worker:
     def _lost(self) -> None:
         code = self._process.wait()
         raise EnvironmentFailedError(
-            f"a worker process of {self._name} ended (exit code {code}): mend the environment, or"
+            f"a worker process of {self._name} ended (exit code {code}): fix the environment, or"
             " look at what it does with workers=0."
         )
 
@@ -96,7 +96,7 @@ def serve() -> None:
     """The life of a worker: it ends when the main process hangs up."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process to handle
     line = Connection(int(sys.argv[1]))
-    party: Party | None = None
+    group: EnvGroup | None = None
     order: bytes | None = None
     while True:
         try:
@@ -105,12 +105,12 @@ def serve() -> None:
         except (EOFError, OSError):
             break
         try:
-            if party is None:
+            if group is None:
                 with blaming("a worker process", "when it started", "use workers=0"):
-                    party = Party(*cloudpickle.loads(order))
-            reply = (False, getattr(party, method)(*args))
+                    group = EnvGroup(*cloudpickle.loads(order))
+            reply = (False, getattr(group, method)(*args))
         except CupolaError as error:
             reply = (True, str(error))
         line.send(reply)
-    if party is not None:
-        party.close()
+    if group is not None:
+        group.close()
