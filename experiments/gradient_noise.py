@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from cupola import nets
-from cupola.algos.update import endless_costs
+from cupola.algos.assembly import endless_costs
 from cupola.config import RunConfig
 from cupola.core import distributions
 from cupola.core.advantages import gae, scale

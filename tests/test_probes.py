@@ -77,13 +77,15 @@ def simulate(act, steps: int = 100) -> tuple[float, float]:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"dual": "solved", "iterations": 300, "epochs": 3, "learning_rate": 3e-3},
-        {"dual": "slow", "iterations": 300, "epochs": 3, "learning_rate": 3e-3, "dual_lr": 1.0},
+        {"multiplier": "predicted"},
+        {"multiplier": "integral", "multiplier_lr": 1.0},
+        {"multiplier": "pid", "pid_kp": 1.0, "pid_ki": 0.3, "pid_kd": 1.0, "pid_smoothing": 0.5},
     ],
-    ids=["solved", "slow"],
+    ids=["predicted", "integral", "pid"],
 )
 def test_one_step_problems_are_solved(tmp_path, task, fields):
-    check_quadratic(trained(tmp_path, task, **fields), task, tolerance=0.02)
+    pace = {"iterations": 300, "epochs": 3, "learning_rate": 3e-3}
+    check_quadratic(trained(tmp_path, task, **pace, **fields), task, tolerance=0.02)
 
 
 @pytest.mark.learning
@@ -92,9 +94,9 @@ def test_one_step_problems_are_solved(tmp_path, task, fields):
     ("algo", "fields"),
     [
         # Prices that jump between extremes: the costs cross their limits in steps that shrink.
-        ("focops", FIRST_ORDER | {"dual_lr": 30.0}),
-        ("ppo_lag", FIRST_ORDER | {"dual_lr": 30.0}),
-        ("trpo_lag", SECOND_ORDER | {"iterations": 200, "dual_lr": 10.0, "nu_max": 3.0}),
+        ("focops", FIRST_ORDER | {"multiplier_lr": 30.0}),
+        ("ppo_lag", FIRST_ORDER | {"multiplier_lr": 30.0}),
+        ("trpo_lag", SECOND_ORDER | {"iterations": 200, "multiplier_lr": 10.0, "nu_max": 3.0}),
         ("cpo", {"iterations": 100, "value_iterations": 20}),
         ("pcpo", {"iterations": 100, "value_iterations": 20}),
     ],
@@ -128,11 +130,11 @@ def check_quadratic(policy: Policy, task: str, tolerance: float) -> None:
 
 @pytest.mark.learning
 @pytest.mark.parametrize(
-    ("dual", "iterations", "tolerance"),
-    # Solved prices steer to 97 % of the limit, which alone costs about 3 % of the return.
-    [("slow", 1600, 0.02), ("solved", 800, 0.04)],
+    ("rule", "iterations", "tolerance"),
+    # Predicted multipliers steer to 97 % of the limit, which alone costs about 3 % of the return.
+    [("integral", 1600, 0.02), ("predicted", 800, 0.04)],
 )
-def test_the_constrained_regulator_is_solved(tmp_path, dual, iterations, tolerance):
+def test_the_constrained_regulator_is_solved(tmp_path, rule, iterations, tolerance):
     """With settings found by trial; those with the clipped improvement left 3 % and more."""
     policy = trained(
         tmp_path,
@@ -143,8 +145,8 @@ def test_the_constrained_regulator_is_solved(tmp_path, dual, iterations, toleran
         learning_rate=5e-4,
         improvement="focops",
         delta=0.05,
-        dual=dual,
-        dual_lr=0.3,
+        multiplier=rule,
+        multiplier_lr=0.3,
     )
     returns, effort = simulate(policy.predict)
     _, best = REGULATOR.optimum()
@@ -156,9 +158,9 @@ def test_the_constrained_regulator_is_solved(tmp_path, dual, iterations, toleran
 @pytest.mark.parametrize(
     ("algo", "fields"),
     [
-        ("focops", {"iterations": 500, "dual_lr": 3.0, "nu_max": 2.0}),
-        ("ppo_lag", {"iterations": 500, "dual_lr": 3.0, "nu_max": 2.0}),
-        ("trpo_lag", {"iterations": 400, "delta": 0.01, "dual_lr": 1.0, "nu_max": 3.0}),
+        ("focops", {"iterations": 500, "multiplier_lr": 3.0, "nu_max": 2.0}),
+        ("ppo_lag", {"iterations": 500, "multiplier_lr": 3.0, "nu_max": 2.0}),
+        ("trpo_lag", {"iterations": 400, "delta": 0.01, "multiplier_lr": 1.0, "nu_max": 3.0}),
         ("cpo", {"iterations": 350, "delta": 0.003}),
         ("pcpo", {"iterations": 350, "delta": 0.003}),
     ],

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cupola.core.prediction import Prediction
 from cupola.rollout import Finished
 from cupola.tasks.base import State
+from cupola.types import Prediction
 
 
 class PredictionCheck:
@@ -23,16 +23,16 @@ class PredictionCheck:
         if len(finished.lengths):
             self._horizon = finished.horizons(self._gamma).mean(keepdims=True)
 
-    def compare(self, forecast: Prediction, horizons: np.ndarray) -> dict[str, np.ndarray]:
-        """Predicted and measured changes by the last update; ``forecast`` is about the next one.
+    def compare(self, prediction: Prediction, horizons: np.ndarray) -> dict[str, np.ndarray]:
+        """Predicted and measured changes by the last update; ``prediction`` is about the next one.
 
         ``horizons`` [K] are the costs'. NaN where something is not known yet.
         """
         horizon = np.concatenate([self._horizon, horizons])
-        start = np.where(forecast.started > 0, forecast.start, np.nan)
-        level = start + horizon * forecast.residual
+        start = np.where(prediction.started > 0, prediction.start, np.nan)
+        level = start + horizon * prediction.residual
         predicted, measured = self._predicted, level - self._level
-        self._predicted, self._level = horizon * forecast.change, level
+        self._predicted, self._level = horizon * prediction.change, level
         return {
             "return_change_predicted": predicted[0],
             "return_change_measured": measured[0],

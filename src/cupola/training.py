@@ -85,7 +85,7 @@ class Trainer:
         ]
         self._key = jax.random.key(options.seed)
         module = load_algorithm(config.algo)
-        self._algorithm = module.make(algorithm, self.problem, self.threads)
+        self._algorithm = module.make(algorithm, self.problem)
         self._prepare = make_prepare(algorithm.obs_clip, algorithm.normalise_obs)
         self.iteration = 0
         self.learner: Learner = self._algorithm.init(jax.random.fold_in(self._key, 0))
@@ -138,12 +138,10 @@ class Trainer:
             horizons=self.estimates.horizons.astype(np.float32),
             progress=np.float32(progress),
         )
-        learner, report = self._algorithm.update(self.learner, batch, update_key)
-        report = jax.device_get(report)
-        self._check_finite("update", report)
-        forecast = report.pop("forecast", None)
-        if forecast is not None:
-            report |= self.prediction_check.compare(forecast, self.estimates.horizons)
+        learner, *rest = self._algorithm.update(self.learner, batch, update_key, self.threads)
+        report, prediction = jax.device_get(rest)
+        self._check_finite("update", report | prediction._asdict())
+        report |= self.prediction_check.compare(prediction, self.estimates.horizons)
         updated = time.perf_counter()
         self.learner, self.moments = learner, moments
         self.iteration += 1

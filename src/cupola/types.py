@@ -78,19 +78,57 @@ class Batch(NamedTuple):
     progress: Array  # [], share of the training that lies behind, in [0, 1)
 
 
+class Samples(NamedTuple):
+    """B = T N samples of the policy pi_k that collected them."""
+
+    obs: Array  # [B, O]
+    actions: Array  # [B, A]
+    mean: Array  # [B, A], of pi_k
+    log_prob: Array  # [B], of the action under pi_k
+    advantages: Array  # [B, 1 + K], as estimated: reward first, then each cost
+    adv_r: Array  # [B], the reward's as losses take it: standardised
+    adv_c: Array  # [B, K], the costs' as losses take them
+    targets: Array  # [B, 1 + K], what the critics should say
+    times: Array  # [B], steps since the episode began
+
+
 class Learner(NamedTuple):
     """Everything an algorithm carries from one update to the next."""
 
     policy: Params
     critics: Params  # leaves have a leading axis [1 + K]: reward first, then each cost
-    policy_opt: Params
-    critic_opt: Params
-    nu: Array  # [K], price of each cost
-    nu_opt: Params
+    policy_opt: Params  # state of the policy's optimiser
+    critic_opt: Params  # state of the critics' optimisers
+    nu: Array  # [K], the Lagrange multiplier nu of each cost
+    multiplier_state: Params  # memory of the rule that chooses nu (core/multipliers.py)
+
+
+class Prediction(NamedTuple):
+    """What an update should change: reward first, then each cost, all [1 + K].
+
+    A return is ``start`` + horizon times ``residual``, with the horizon in the return's convention.
+    """
+
+    change: Array  # mean of (rho_t - 1) A_t: what the update is predicted to change
+    residual: Array  # mean of delta_t (undiscounted: of the cost itself)
+    start: Array  # mean V of the first states (undiscounted: 0)
+    started: Array  # whether the batch has a first state, 1 or 0
+
+
+class Update(NamedTuple):
+    """What an update gives."""
+
+    learner: Learner
+    metrics: Metrics  # scalars [], or [K] for one number per cost
+    prediction: Prediction
 
 
 class Algorithm(NamedTuple):
-    """An algorithm is a value: two pure functions."""
+    """An algorithm is a value: pure functions. No result depends on the number of ``cores``."""
 
     init: Callable[[jax.Array], Learner]
-    update: Callable[[Learner, Batch, jax.Array], tuple[Learner, Metrics]]
+    """A fresh learner, of a random key."""
+    learn: Callable[[Learner, Samples, Batch, jax.Array, int], tuple[Learner, Metrics]]
+    """The part of an update behind the samples; of a random key and the number of cores."""
+    update: Callable[[Learner, Batch, jax.Array, int], Update]
+    """A whole update: samples of the batch, `learn`, a prediction for the new policy."""

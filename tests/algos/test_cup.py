@@ -13,21 +13,20 @@ import pytest
 
 from cupola import nets
 from cupola.algos import cup
-from cupola.core import minibatch
-from cupola.core.samples import Samples
-from cupola.types import Batch, Problem
+from cupola.algos.update import Context
+from cupola.core.minibatch import shuffles
+from cupola.types import Batch, Problem, Samples
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "cup_updates.npz"
 PROBLEM = Problem(4, 2, ("first", "second"), (10.0, 20.0), (True, False))
 LIMITED = cup.Config(
-    batch_size=96, num_envs=4, minibatch_size=16, hidden=(8, 8), epochs=3, dual="slow"
+    batch_size=96, num_envs=4, minibatch_size=16, hidden=(8, 8), epochs=3, multiplier="integral"
 )
 
 
 @pytest.mark.parametrize("case", ["active", "early_stop", "inactive", "capped"])
-def test_preset_release_reproduces_the_authors_updates(x64, script, case):
-    replay = script("replay_updates")
+def test_preset_release_reproduces_the_authors_updates(x64, replay, case):
     with np.load(GOLDEN, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file if key.startswith(f"{case}/")}
     gaps = replay.replay(replay.Recording(arrays, case), "cup")
@@ -41,6 +40,7 @@ def make_samples(policy: nets.Policy, size: int = 96, seed: int = 0) -> Samples:
     rng = np.random.default_rng(seed)
     obs, actions = rng.normal(size=(size, 4)), rng.normal(size=(size, 2))
     mean, log_std = nets.apply_policy(policy, jnp.asarray(obs))
+    advantages = rng.normal(size=(size, 3))
     z = (actions - np.asarray(mean)) / np.exp(np.asarray(log_std))
     log_prob = np.sum(-0.5 * z**2 - np.asarray(log_std) - 0.5 * math.log(2 * math.pi), axis=1)
     return Samples(
@@ -48,8 +48,9 @@ def make_samples(policy: nets.Policy, size: int = 96, seed: int = 0) -> Samples:
         actions=jnp.asarray(actions),
         mean=mean,
         log_prob=jnp.asarray(log_prob),
-        adv_r=jnp.asarray(rng.normal(size=size)),
-        adv_c=jnp.asarray(rng.normal(size=(size, 2))),
+        advantages=jnp.asarray(advantages),
+        adv_r=jnp.asarray(advantages[:, 0]),
+        adv_c=jnp.asarray(advantages[:, 1:]),
         targets=jnp.asarray(rng.normal(size=(size, 3))),
         times=jnp.asarray(rng.integers(0, 50, size)),
     )
@@ -60,11 +61,11 @@ def make_batch(costs: tuple[float, float], progress: float = 0.0) -> Batch:
 
 
 def update(config: cup.Config, costs: tuple[float, float], nu: tuple[float, float] = (0.0, 0.0)):
-    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
-    learner = learner._replace(nu=jnp.asarray(nu))
+    algorithm = cup.make(config, PROBLEM)
+    learner = algorithm.init(jax.random.key(0))._replace(nu=jnp.asarray(nu))
     samples = make_samples(learner.policy)
-    learn = cup.make_learn(config, PROBLEM)
-    return learner, samples, *learn(learner, samples, make_batch(costs), jax.random.key(1))
+    after = algorithm.learn(learner, samples, make_batch(costs), jax.random.key(1), 1)
+    return learner, samples, *after
 
 
 def equal(a, b) -> bool:
@@ -73,19 +74,20 @@ def equal(a, b) -> bool:
     )
 
 
-@pytest.mark.parametrize("dual", ["slow", "solved"])
-def test_without_a_price_the_projection_is_exactly_the_identity(dual):
-    config = cup.Config(**{**vars(LIMITED), "dual": dual})
+@pytest.mark.parametrize("rule", ["integral", "pid", "predicted"])
+def test_without_a_multiplier_the_projection_is_exactly_the_identity(rule):
+    config = cup.Config(**{**vars(LIMITED), "multiplier": rule})
     learner, samples, after, metrics = update(config, costs=(-100.0, -100.0))
     key, fitted = jax.random.split(jax.random.key(1))[0], 96 - config.held_out
-    orders = minibatch.shuffles(key, 6, fitted, 16)
+    orders = shuffles(key, 6, fitted, 16)
     half = cup.improve(
-        minibatch.start(learner.policy, learner.policy_opt, learner.nu),
+        learner,
         samples,
+        make_batch((-100.0, -100.0)),
         jnp.asarray(orders.reshape(2, 3, -1, 16)[0]),
-        jnp.asarray(config.learning_rate),
-        config,
-    )
+        config=config,
+        problem=PROBLEM,
+    ).learner
     assert float(metrics["epochs_project"]) == 0
     assert np.all(np.asarray(after.nu) == 0)
     for ours, expected in zip(
@@ -94,13 +96,13 @@ def test_without_a_price_the_projection_is_exactly_the_identity(dual):
         np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-6)
 
 
-def test_prices_rise_before_the_projection_uses_them():
+def test_multipliers_rise_before_the_projection_uses_them():
     _, _, after, metrics = update(LIMITED, costs=(15.0, 19.0))
     np.testing.assert_allclose(after.nu, [0.05, 0.0], atol=1e-7)
     assert float(metrics["epochs_project"]) > 0
 
 
-def test_unknown_costs_leave_the_prices_alone():
+def test_unknown_costs_leave_the_multipliers_alone():
     _, _, after, _ = update(LIMITED, costs=(math.nan, 40.0), nu=(0.3, 0.1))
     np.testing.assert_allclose(after.nu, [0.3, 0.3], atol=1e-6)
 
@@ -170,7 +172,8 @@ def test_improvement_losses_and_gradients(setting, improvement):
         return np.mean((kl <= 0.05) * (kl - ratio * advantage / 1.5))
 
     def ours(vector):
-        return cup.improvement_loss(unflatten(vector), samples, old.log_std, config)
+        context = Context(jnp.zeros(2), jnp.zeros(2), old.log_std)
+        return cup.improvement_loss(unflatten(vector), samples, context, config=config)
 
     vector = np.asarray(flat)
     assert float(ours(flat)) == pytest.approx(independent(vector), rel=1e-10)
@@ -189,9 +192,11 @@ def test_projection_loss_and_gradient(setting, direction, beta):
     nu = np.array([0.4, 0.1])
     adv_c = np.asarray(samples.adv_c)
     scaled = 5.95 * (adv_c - adv_c.mean(0)) / adv_c.std(0)
-    at_prices = minibatch.start(half, (), jnp.asarray(nu))
-    advantages, _, _ = cup.slow_prices(at_prices, samples, config)
-    np.testing.assert_allclose(advantages, scaled, rtol=1e-10)
+    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
+    priced = cup.measured_costs(learner._replace(nu=jnp.asarray(nu)), samples, config)
+    np.testing.assert_allclose(priced.adv_c, scaled, rtol=1e-10)
+    assert bool(priced.active)
+    np.testing.assert_array_equal(priced.next_nu(jnp.asarray(nu), half), nu)
     target = cup.Target(
         samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, jnp.asarray(scaled)
     )
@@ -208,8 +213,9 @@ def test_projection_loss_and_gradient(setting, direction, beta):
         return value + beta * nu.sum() * np.sqrt(moved + 1e-12)
 
     def ours(vector):
+        context = Context(jnp.asarray(nu), jnp.zeros(2), old.log_std)
         return cup.projection_loss(
-            unflatten(vector), target, old.log_std, half.log_std, jnp.asarray(nu), config
+            unflatten(vector), target, context, half_log_std=half.log_std, config=config
         )
 
     vector = np.asarray(flat)
@@ -223,45 +229,38 @@ def test_projection_loss_and_gradient(setting, direction, beta):
 def test_the_projection_stops_by_its_reference(reference):
     """From pi_k = pi_{k+1/2} both references agree; from a far half they do not."""
     config = cup.Config(**{**vars(LIMITED), "stop_reference": reference, "learning_rate": 1e-6})
-    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
-    samples = make_samples(learner.policy)
-    far = learner.policy._replace(log_std=learner.policy.log_std + 0.5)
-    half = minibatch.start(far, learner.policy_opt, jnp.array([0.1, 0.1]))
-    orders = jnp.asarray(minibatch.shuffles(jax.random.key(1), 3, 96, 16))
-    end = cup.project(
-        half,
-        learner.policy,
-        samples,
-        make_batch((20.0, 30.0)),
-        orders,
-        jnp.asarray(1e-6),
-        config,
-        jnp.asarray(PROBLEM.limits),
-        PROBLEM,
-    )
+    end = project_from_afar(config, nu=0.1)
     # KL(half || start) is far above delta: one epoch; seen from the half itself: all of them.
     assert int(end.epochs) == (1 if reference == "start" else 3)
 
 
-@pytest.mark.parametrize(("origin", "prices"), [("half", 0.1), ("start", 0.1), ("start", 0.0)])
-def test_the_projection_begins_where_it_is_told(origin, prices):
-    """Without a learning rate it ends where it began, and without prices always at the half."""
-    config = cup.Config(**{**vars(LIMITED), "dual": "slow", "projection_start": origin})
-    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
-    far = learner.policy._replace(log_std=learner.policy.log_std + 0.5)
-    end = cup.project(
-        minibatch.start(far, learner.policy_opt, jnp.full(2, prices)),
-        learner.policy,
-        make_samples(learner.policy),
-        make_batch((20.0, 30.0)),
-        jnp.asarray(minibatch.shuffles(jax.random.key(1), 3, 96, 16)),
-        jnp.asarray(0.0),
-        config,
-        jnp.asarray(PROBLEM.limits),
-        PROBLEM,
+def far_learners(config: cup.Config, nu: float):
+    """A learner at pi_k, and one at a pi_{k+1/2} that is far from it."""
+    start = cup.make(config, PROBLEM).init(jax.random.key(0))._replace(nu=jnp.full(2, nu))
+    far = start.policy._replace(log_std=start.policy.log_std + 0.5)
+    return start, start._replace(policy=far)
+
+
+def project_from_afar(config: cup.Config, nu: float, progress: float = 0.0):
+    """The projection with costs at their limits, so that nu stays as it is."""
+    start, half = far_learners(config, nu)
+    orders = jnp.asarray(shuffles(jax.random.key(1), 3, 96, 16))
+    batch = make_batch(PROBLEM.limits, progress)
+    return cup.project(
+        half, start, make_samples(start.policy), batch, orders, config=config, problem=PROBLEM
     )
-    expected = learner.policy if (origin, prices) == ("start", 0.1) else far
-    for ours, wanted in zip(jax.tree.leaves(end.policy), jax.tree.leaves(expected), strict=True):
+
+
+@pytest.mark.parametrize(("origin", "nu"), [("half", 0.1), ("start", 0.1), ("start", 0.0)])
+def test_the_projection_begins_where_it_is_told(origin, nu):
+    """Without a learning rate it ends where it began, and without multipliers at the half."""
+    config = cup.Config(**{**vars(LIMITED), "projection_start": origin})
+    end = project_from_afar(config, nu, progress=1.0)
+    start, half = far_learners(config, nu)
+    expected = start.policy if (origin, nu) == ("start", 0.1) else half.policy
+    for ours, wanted in zip(
+        jax.tree.leaves(end.learner.policy), jax.tree.leaves(expected), strict=True
+    ):
         np.testing.assert_array_equal(ours, wanted)
 
 
@@ -278,8 +277,8 @@ def test_improvement_stops_after_the_epoch_that_exceeds_delta():
 def test_learning_rate_falls_linearly_where_it_should():
     for decay, policy, values in (("all", 0.75, 0.75), ("policy", 0.75, 1.0), ("none", 1.0, 1.0)):
         config = cup.Config(lr_decay=decay, learning_rate=1.0)
-        assert float(cup.decayed(config, jnp.array(0.25), "policy")) == policy
-        assert float(cup.decayed(config, jnp.array(0.25), "critics")) == values
+        assert float(cup.learning_rate(config, jnp.array(0.25), "policy")) == policy
+        assert float(cup.learning_rate(config, jnp.array(0.25), "critics")) == values
 
 
 def test_presets_are_the_columns_of_the_table():
@@ -290,31 +289,34 @@ def test_presets_are_the_columns_of_the_table():
     assert (release.cost_termination, omnisafe.cost_termination) == ("terminal", "terminal")
     assert (release.batch_size, release.epochs, release.clip) == (2048, 10, 0.2)
     assert (release.stop_reference, release.cost_advantage) == ("start", "standardise")
-    assert (release.dual_lr, release.nu_max, release.nu_init) == (0.01, 2.0, 0.0)
+    assert (release.multiplier_lr, release.nu_max, release.nu_init) == (0.01, 2.0, 0.0)
     assert (release.log_std, release.last_layer_scale) == (-0.5, 0.1)
     assert (omnisafe.batch_size, omnisafe.epochs, omnisafe.delta) == (20000, 40, 0.01)
     assert (omnisafe.stop_reference, omnisafe.cost_advantage) == ("half", "centre")
-    assert (omnisafe.dual_optimiser, omnisafe.dual_lr) == ("adam", 0.035)
+    assert (omnisafe.multiplier_optimiser, omnisafe.multiplier_lr) == ("adam", 0.035)
     assert (omnisafe.cost_window, omnisafe.log_std, omnisafe.lr_decay) == (100, 0.0, "policy")
 
 
-def test_omnisafe_prices_follow_adam():
-    config = cup.Config(**{**vars(LIMITED), "dual_optimiser": "adam", "dual_lr": 0.035})
+def test_omnisafe_multipliers_follow_adam():
+    adam = {"multiplier_optimiser": "adam", "multiplier_lr": 0.035}
+    config = cup.Config(**{**vars(LIMITED), **adam})
     learner, _, after, _ = update(config, costs=(15.0, 60.0))
     optimiser = optax.adam(0.035)
     step, _ = optimiser.update(jnp.array([-5.0, -40.0]), optimiser.init(learner.nu), learner.nu)
     np.testing.assert_allclose(after.nu, learner.nu + step, atol=1e-7)
 
 
-def test_solved_prices_follow_the_predicted_cost(x64):
+def test_predicted_multipliers_follow_the_predicted_cost(x64):
     """Against the prediction written out: gamma^t weights, horizons, the last fifth of samples."""
-    config = cup.Config(**{**vars(LIMITED), "dual": "solved"})
-    old = cup.make(config, PROBLEM).init(jax.random.key(0)).policy
+    config = cup.Config(**{**vars(LIMITED), "multiplier": "predicted"})
+    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
+    old = learner.policy
     new = old._replace(log_std=old.log_std + 0.1)
     samples, batch = make_samples(old), make_batch((12.0, 19.0))
-    half = minibatch.start(new, (), jnp.array([0.5, 0.01]))
-    limits = jnp.asarray(PROBLEM.limits) - jnp.array([1.0, 0.0])
-    adv_c, reprice, active = cup.solved_prices(half, samples, batch, limits, config, PROBLEM)
+    half = learner._replace(
+        policy=new, nu=jnp.array([0.5, 0.01]), multiplier_state=jnp.array([1.0, 0.0])
+    )
+    adv_c, next_nu, active = cup.predicted_costs(half, samples, batch, config, PROBLEM)
     raw, times = np.asarray(samples.adv_c), np.asarray(samples.times)
     weights = np.stack([0.99**times / np.mean(0.99**times), np.ones(len(times))], axis=1)
     spread = np.std(weights * raw, axis=0)
@@ -330,13 +332,5 @@ def test_solved_prices_follow_the_predicted_cost(x64):
     )
     np.testing.assert_allclose(adv_c, weights * raw / spread, rtol=1e-10)
     expected = np.clip(np.array([0.5, 0.01]) + 0.25 * predicted, 0, 2 * 5.95)
-    np.testing.assert_allclose(reprice(half.nu, new), expected, rtol=1e-10)
+    np.testing.assert_allclose(next_nu(half.nu, new), expected, rtol=1e-10)
     assert bool(active) == bool((predicted > 0).any())
-
-
-def test_the_margin_integrates_what_is_measured_and_never_lifts_a_limit():
-    limits = jnp.asarray(PROBLEM.limits)
-    margin = cup.steered(jnp.array([1.0, 0.1]), make_batch((14.0, 15.0)), limits)
-    np.testing.assert_allclose(margin, [1 + 0.05 * (14 - 9.7), 0.0], rtol=1e-6)
-    unknown = cup.steered(jnp.array([1.0, 0.1]), make_batch((math.nan, 1e9)), limits)
-    np.testing.assert_allclose(unknown, [1.0, 10.0])  # at most half the limit

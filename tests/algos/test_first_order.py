@@ -14,8 +14,8 @@ from jax.flatten_util import ravel_pytree
 
 from cupola import nets
 from cupola.algos import focops, ppo, ppo_lag
-from cupola.core.samples import Samples
-from cupola.types import Batch, Problem
+from cupola.algos.update import Context
+from cupola.types import Batch, Problem, Samples
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "focops_updates.npz"
 PROBLEM = Problem(4, 2, ("first", "second"), (10.0, 20.0), (True, False))
@@ -24,10 +24,9 @@ NU = np.array([0.4, 0.7])
 
 
 @pytest.mark.parametrize("case", ["active", "early_stop", "inactive", "capped"])
-def test_focops_release_reproduces_the_authors_updates(x64, script, case):
+def test_focops_release_reproduces_the_authors_updates(x64, replay, case):
     with np.load(GOLDEN, allow_pickle=False) as file:
         arrays = {key: file[key] for key in file if key.startswith(f"{case}/")}
-    replay = script("replay_updates")
     gaps = replay.replay(replay.Recording(arrays, case), "focops")
     assert max(gaps.values()) < 1e-8
 
@@ -48,14 +47,16 @@ def make_samples(policy: nets.Policy, size: int = 96) -> Samples:
     rng = np.random.default_rng(0)
     obs, actions = rng.normal(size=(size, 4)), rng.normal(size=(size, 2))
     mean, log_std = nets.apply_policy(policy, jnp.asarray(obs))
+    advantages = rng.normal(size=(size, 3))
     log_prob = np.log(density(np.asarray(mean), np.exp(np.asarray(log_std)), actions))
     return Samples(
         obs=jnp.asarray(obs),
         actions=jnp.asarray(actions),
         mean=mean,
         log_prob=jnp.asarray(log_prob),
-        adv_r=jnp.asarray(rng.normal(size=size)),
-        adv_c=jnp.asarray(rng.normal(size=(size, 2))),
+        advantages=jnp.asarray(advantages),
+        adv_r=jnp.asarray(advantages[:, 0]),
+        adv_c=jnp.asarray(advantages[:, 1:]),
         targets=jnp.asarray(rng.normal(size=(size, 3))),
         times=jnp.asarray(rng.integers(0, 50, size)),
     )
@@ -89,6 +90,9 @@ class Setting:
 
     def kl(self, theta: np.ndarray) -> np.ndarray:
         return divergence(*self.gaussian(theta), self.old_mean, self.old_std)
+
+    def context(self) -> Context:
+        return Context(jnp.asarray(NU), jnp.zeros(2), self.old.log_std)
 
     def clipped(self, theta: np.ndarray) -> float:
         """mean_t min(rho A, clip(rho, 0.8, 1.2) A)."""
@@ -131,15 +135,14 @@ def test_the_indicator_of_focops_is_each_states_own_and_carries_no_gradient(sett
         partial(
             focops.loss,
             sample=setting.samples,
-            nu=jnp.asarray(NU),
-            log_std=setting.old.log_std,
+            context=setting.context(),
             config=config,
         ),
         independent,
     )
 
 
-def test_the_loss_of_ppo_lag_is_divided_by_one_plus_the_sum_of_the_prices(setting):
+def test_the_loss_of_ppo_lag_is_divided_by_one_plus_the_sum_of_the_multipliers(setting):
     """Reward's and costs' terms alike, with two costs."""
 
     def independent(theta):
@@ -148,7 +151,8 @@ def test_the_loss_of_ppo_lag_is_divided_by_one_plus_the_sum_of_the_prices(settin
 
     config = ppo_lag.Config()
     setting.check(
-        lambda policy: ppo_lag.loss(policy, setting.samples, jnp.asarray(NU), config), independent
+        lambda policy: ppo_lag.loss(policy, setting.samples, setting.context(), config=config),
+        independent,
     )
 
 
@@ -157,18 +161,18 @@ def test_the_loss_of_ppo_is_the_clipped_surrogate(setting):
     assert (rho > 1.2).any()
     assert (rho < 0.8).any()
     setting.check(
-        lambda policy: ppo.loss(policy, setting.samples, ppo.Config()),
+        lambda policy: ppo.loss(policy, setting.samples, setting.context(), config=ppo.Config()),
         lambda theta: -setting.clipped(theta),
     )
 
 
 def update(module, config, costs=(0.0, 0.0), nu=(0.0, 0.0)):
     """Learner before and after one update of samples, and its metrics."""
-    learner = module.make(config, PROBLEM).init(jax.random.key(0))
-    learner = learner._replace(nu=jnp.asarray(nu))
+    algorithm = module.make(config, PROBLEM)
+    learner = algorithm.init(jax.random.key(0))._replace(nu=jnp.asarray(nu))
     batch = Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.zeros(()))
-    learn = module.make_learn(config, PROBLEM)
-    return learner, *learn(learner, make_samples(learner.policy), batch, jax.random.key(1))
+    samples = make_samples(learner.policy)
+    return learner, *algorithm.learn(learner, samples, batch, jax.random.key(1), 1)
 
 
 def equal(a, b) -> bool:
@@ -184,17 +188,20 @@ def test_the_indicator_and_the_stopping_rule_of_focops_are_independent():
     assert (int(plain["epochs"]), int(narrow["epochs"]), int(early["epochs"])) == (3, 3, 1)
     assert float(narrow["kl"]) < float(plain["kl"])
     assert not equal(held.policy, free.policy)
-    samples, nu, log_std = make_samples(learner.policy), free.nu, learner.policy.log_std
+    samples = make_samples(learner.policy)
+    context = Context(free.nu, jnp.zeros(2), learner.policy.log_std)
     wide, tight = (
-        focops.loss(free.policy, samples, nu, log_std, focops.Config(**fields | {"delta": delta}))
+        focops.loss(
+            free.policy, samples, context, config=focops.Config(**fields | {"delta": delta})
+        )
         for delta in (math.inf, 1e-3)
     )
     assert float(wide) == float(tight)
 
 
 @pytest.mark.parametrize("module", [focops, ppo_lag])
-def test_prices_rise_before_the_policy_uses_them(module):
-    """From nu = 0, an update with violated limits is the one at the prices that they lead to."""
+def test_multipliers_rise_before_the_policy_uses_them(module):
+    """From nu = 0, an update with violated limits equals one that begins with their multipliers."""
     config = module.Config(**SMALL)
     violated, met = (15.0, 40.0), PROBLEM.limits
     _, risen, _ = update(module, config, costs=violated)
@@ -206,13 +213,13 @@ def test_prices_rise_before_the_policy_uses_them(module):
     assert not equal(risen.policy, without.policy)
 
 
-def test_prices_of_ppo_lag_end_at_one_and_those_of_focops_at_two():
+def test_multipliers_of_ppo_lag_end_at_one_and_those_of_focops_at_two():
     for module, cap in ((ppo_lag, 1.0), (focops, 2.0)):
         _, after, _ = update(module, module.Config(**SMALL), costs=(1e4, 1e4))
         np.testing.assert_array_equal(after.nu, [cap, cap])
 
 
-def test_without_prices_ppo_lag_is_ppo():
+def test_without_multipliers_ppo_lag_is_ppo():
     _, ours, metrics = update(ppo_lag, ppo_lag.Config(**SMALL))
     _, theirs, others = update(ppo, ppo.Config(**SMALL))
     assert equal(ours.policy, theirs.policy)

@@ -18,8 +18,7 @@ from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize, nnls
 
 from cupola.algos import cpo, pcpo, trpo, trpo_lag
-from cupola.core.samples import Samples
-from cupola.types import Batch, Learner, Problem
+from cupola.types import Batch, Learner, Problem, Samples
 
 OBS, ACT, SIZE = 3, 2, 120
 DELTA, DAMPING, GAMMA = 0.01, 0.1, 0.99
@@ -44,7 +43,7 @@ def make_problem(costs: int) -> Problem:
 @functools.cache
 def make_learn(module, costs: int, **settings):
     """Compiled once for all tests."""
-    return module.make_learn(module.Config(**SETTINGS, **settings), make_problem(costs))
+    return module.make(module.Config(**SETTINGS, **settings), make_problem(costs)).learn
 
 
 class Model:
@@ -113,6 +112,7 @@ class Model:
             self.actions,
             self.mean,
             self.log_prob(self.theta),
+            np.column_stack([self.adv_r, self.adv_c]),
             self.adv_r,
             self.adv_c,
             np.zeros((SIZE, count)),

@@ -3,23 +3,20 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from cupola import nets
-from cupola.core import prediction as forecasts
-from cupola.core import samples as drawn
-from cupola.core.prediction import Prediction
-from cupola.core.samples import ratio
+from cupola.core.prediction import predict_change
+from cupola.core.samples import build_samples, ratio
 from cupola.prediction_check import PredictionCheck
 from cupola.rollout import Finished
-from cupola.types import Rollout
+from cupola.types import Prediction, Rollout
 
 T, N, O, A, K = 40, 3, 2, 1, 2  # noqa: E741
 GAMMA, LAM = 0.9, 0.6
-draw = jax.jit(partial(drawn.build_samples, gamma=GAMMA, lam=LAM, time_limit="bootstrap"))
-forecast = jax.jit(partial(forecasts.forecast, gamma=GAMMA, lam=LAM, discounted=(True, False)))
+samples_of = jax.jit(partial(build_samples, gamma=GAMMA, lam=LAM, time_limit="bootstrap"))
+predicted = jax.jit(partial(predict_change, gamma=GAMMA, lam=LAM, discounted=(True, False)))
 
 
 @pytest.fixture(scope="module", name="batch")
@@ -39,10 +36,9 @@ def batch_fixture():
         truncated=np.zeros((T, N), bool),
         times=times.astype(np.int32),
     )
-    samples = draw(policy, critics, rollout)
-    advantages = jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
-    found = forecast(moved, samples, advantages, rollout)
-    return rollout, critics, moved, samples, advantages, found
+    samples = samples_of(policy, critics, rollout)
+    found = predicted(moved, samples, rollout)
+    return rollout, critics, moved, samples, samples.advantages, found
 
 
 def test_the_predicted_change_is_the_weighted_surrogate(batch):
@@ -62,10 +58,9 @@ def test_start_and_residual_give_back_the_discounted_return(batch):
     following = rollout.next_obs.copy()
     following[:-1] = rollout.obs[1:]
     whole = rollout._replace(next_obs=following)
-    samples = draw(nets.init_policy(jax.random.key(0), O, A, (4,), -0.5, 1.0), critics, whole)
-    advantages = jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
     policy = nets.init_policy(jax.random.key(0), O, A, (4,), -0.5, 1.0)
-    found = forecast(policy, samples, advantages, whole)
+    samples = samples_of(policy, critics, whole)
+    found = predicted(policy, samples, whole)
     np.testing.assert_allclose(found.change, 0, atol=1e-6)  # the same policy
     weights = GAMMA**rollout.times
     episodes = T // 10 * N

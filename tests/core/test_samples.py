@@ -7,7 +7,7 @@ import pytest
 
 from cupola import nets
 from cupola.algos import cup
-from cupola.algos.update import endless_costs
+from cupola.algos.assembly import endless_costs
 from cupola.core.samples import build_samples
 from cupola.types import Problem, Rollout
 
@@ -37,7 +37,10 @@ def advantages(critics, terminated, truncated, **switches):
     )
     policy = nets.init_policy(jax.random.key(0), 1, 1, (2,), -0.5, 1.0)
     samples = build_samples(policy, critics, rollout, gamma=0.5, lam=0.5, **switches)
-    found = np.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
+    found = np.asarray(samples.advantages)
+    np.testing.assert_array_equal(samples.adv_c, found[:, 1:])
+    reward = found[:, 0] - found[:, 0].mean()
+    np.testing.assert_allclose(samples.adv_r, reward / max(found[:, 0].std(), 1e-8), atol=1e-6)
     np.testing.assert_allclose(samples.targets, found + VALUES)
     return found
 

@@ -1,4 +1,4 @@
-"""Surrogates, duals, moments and minibatches against hand-derived values."""
+"""Surrogates, critics, moments and minibatches against hand-derived values."""
 
 from __future__ import annotations
 
@@ -7,11 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from cupola.core import critics, duals, moments
-from cupola.core.minibatch import Descent, epoch, shuffles
+from cupola.core import critics, moments
+from cupola.core.minibatch import epoch, shuffles
 from cupola.core.surrogates import clipped, safe_sqrt
 
 
@@ -33,37 +31,6 @@ def test_clipped_surrogate_by_hand(ratio, advantage, value):
 def test_safe_sqrt_has_a_finite_slope_at_zero():
     assert np.isfinite(jax.grad(safe_sqrt)(0.0))
     assert float(safe_sqrt(jnp.array(4.0))) == pytest.approx(2.0)
-
-
-@settings(max_examples=50, deadline=None)
-@given(
-    nu=st.floats(0, 2),
-    cost=st.floats(-100, 200),
-    limit=st.floats(0, 100),
-    rate=st.floats(1e-3, 0.1),
-)
-def test_dual_ascent_is_the_clipped_step(nu, cost, limit, rate):
-    optimiser = optax.sgd(rate)
-    before = jnp.array([nu, nu])
-    after, _ = duals.ascend(
-        before,
-        optimiser.init(before),
-        optimiser,
-        jnp.array([cost, jnp.nan]),
-        jnp.array([limit, limit]),
-        nu_max=2.0,
-    )
-    assert float(after[0]) == pytest.approx(min(max(nu + rate * (cost - limit), 0), 2), abs=1e-4)
-    assert float(after[1]) == pytest.approx(nu, abs=1e-6)  # unknown cost: left alone
-
-
-def test_dual_adam_moves_by_its_rate_at_first():
-    optimiser = optax.adam(0.035)
-    nu = jnp.zeros(1)
-    after, _ = duals.ascend(
-        nu, optimiser.init(nu), optimiser, jnp.array([40.0]), jnp.array([25.0]), nu_max=2.0
-    )
-    assert float(after[0]) == pytest.approx(0.035, rel=1e-4)
 
 
 def test_moments_are_those_of_all_data_however_it_is_cut(x64):
@@ -109,36 +76,41 @@ def test_an_epoch_is_plain_minibatch_descent(x64):
         error = jnp.mean((params * sample[0] - sample[1]) ** 2)
         return error, error
 
-    state, _ = epoch(
-        Descent(jnp.array(0.3), optax.identity().init(jnp.array(0.3))),
+    found, _, _ = epoch(
+        (jnp.array(0.3), optax.identity().init(jnp.array(0.3))),
         loss,
         optax.identity(),
         (jnp.asarray(x), jnp.asarray(y)),
         jnp.asarray(order),
         jnp.array(0.1),
     )
-    assert float(state.params) == pytest.approx(slope, rel=1e-12)
+    assert float(found) == pytest.approx(slope, rel=1e-12)
 
 
 @pytest.mark.parametrize("cores", [1, 2])
 @pytest.mark.parametrize("wanted", [0, 1, 3, 5])
 def test_critics_keep_as_many_epochs_as_are_wanted(cores, wanted):
-    def policy_work(tell):
-        tell(wanted)
-        return "policy"
-
-    orders = np.arange(5)
-    result, state = critics.alongside(policy_work, lambda s, order: [*s, order], [], orders, cores)
-    assert result == "policy"
+    with critics.Epochs(lambda s, order: [*s, order], [], np.arange(5), cores) as fitting:
+        fitting.keep(wanted)
+        state = fitting.result()
     assert [int(i) for i in state] == list(range(wanted))
 
 
 def test_a_failing_policy_step_does_not_leave_the_critics_waiting():
-    def policy_work(tell):
+    with (
+        pytest.raises(RuntimeError, match="no"),
+        critics.Epochs(lambda s, order: s, [], np.arange(3), 2),
+    ):
+        raise RuntimeError("no")
+    # The pool's only worker is free again.
+    with critics.Epochs(lambda s, order: [*s, 1], [], np.arange(3), 2) as fitting:
+        fitting.keep(1)
+        assert fitting.result() == [1]
+
+
+def test_failing_critics_are_reported():
+    def fail():
         raise RuntimeError("no")
 
-    with pytest.raises(RuntimeError, match="no"):
-        critics.alongside(policy_work, lambda s, order: s, [], np.arange(3), 2)
-    # The pool's only worker is free again.
-    _, state = critics.alongside(lambda tell: tell(1), lambda s, o: [*s, 1], [], np.arange(3), 2)
-    assert state == [1]
+    with pytest.raises(RuntimeError, match="no"), critics.Beside(fail, 2) as fitting:
+        fitting.result()

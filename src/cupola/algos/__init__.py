@@ -1,7 +1,7 @@
 """The algorithms: one file each, and the folder is the registry.
 
 A file of this folder is an algorithm when it has `Config`, `PRESETS` (with a preset `paper`) and
-`make(config, problem, threads) -> Algorithm`.
+`make(config, problem) -> Algorithm`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from cupola.errors import unknown
 
-_NOT_ALGORITHMS = {"config", "update"}
+_NOT_ALGORITHMS = {"assembly", "config", "learner", "trust_region", "update"}
 
 
 def names() -> list[str]:

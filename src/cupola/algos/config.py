@@ -6,10 +6,14 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from cupola.checks import check, check_not_negative, check_positive, check_types
+from cupola.core import multipliers
 from cupola.core.advantages import Scaling, TimeLimit
+from cupola.core.multipliers import MultiplierRule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,7 +21,7 @@ class OnPolicyConfig:
     """Sampling, networks and critics."""
 
     batch_size: int = 5000
-    """Environment steps an iteration."""
+    """Environment steps per iteration."""
     num_envs: int = 20
     """Environments that take these steps together; must divide batch_size."""
     gamma: float = 0.99
@@ -87,31 +91,53 @@ class MinibatchConfig(OnPolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PricedConfig(OnPolicyConfig):
-    """Prices that rise with the violation: nu_i <- clip(nu_i + eta (J^_i - b_i), 0, nu_max)."""
+class LagrangianConfig(OnPolicyConfig):
+    """Lagrange multipliers nu, one per cost, chosen by a rule of core/multipliers.py."""
 
     cost_advantage: Scaling = "standardise"
     """Scaling of the cost advantages."""
-    dual_optimiser: Literal["sgd", "adam"] = "sgd"
-    dual_lr: float = 0.01
-    """Step size of the prices."""
-    nu_init: float = 0.0
-    nu_max: float = 2.0
     cost_window: int = 0
     """Episodes in the estimate of the cost return: the last so many, or 0: those of the batch."""
+    multiplier: Literal["integral", "pid"] = "integral"
+    """Rule of the multipliers: they add up the violations, or follow a PID controller of them."""
+    nu_init: float = 0.0
+    """Multipliers at the start."""
+    nu_max: float = 2.0
+    """Bound on the multipliers."""
+    multiplier_optimiser: Literal["sgd", "adam"] = "sgd"
+    """How violations are added up (multiplier=integral)."""
+    multiplier_lr: float = 0.01
+    """Step size of the multipliers (multiplier=integral)."""
+    pid_kp: float = 0.1
+    """Gain on the smoothed violation (multiplier=pid)."""
+    pid_ki: float = 0.01
+    """Gain on the sum of violations (multiplier=pid)."""
+    pid_kd: float = 0.01
+    """Gain on the rise of the smoothed cost (multiplier=pid)."""
+    pid_smoothing: float = 0.95
+    """Weight of the past in both averages (multiplier=pid)."""
+    pid_delay: int = 1
+    """Iterations over which the rise is taken (multiplier=pid)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "dual_lr")
-        check_not_negative(self, "nu_max", "cost_window")
+        check_positive(self, "multiplier_lr", "pid_delay")
+        check_not_negative(self, "nu_max", "cost_window", "pid_kp", "pid_ki", "pid_kd")
+        check(
+            0 <= self.pid_smoothing < 1,
+            f"pid_smoothing must lie in [0, 1), not {self.pid_smoothing}.",
+        )
         check(
             0 <= self.nu_init <= self.nu_max,
             f"nu_init must lie between 0 and nu_max ({self.nu_max}), not {self.nu_init}.",
         )
 
-    def prices(self) -> optax.GradientTransformation:
-        make = optax.adam if self.dual_optimiser == "adam" else optax.sgd
-        return make(self.dual_lr)
+    def multiplier_rule(self) -> MultiplierRule:
+        if self.multiplier == "pid":
+            gains = (self.pid_kp, self.pid_ki, self.pid_kd)
+            return multipliers.pid(*gains, self.pid_smoothing, self.pid_delay, self.nu_max)
+        optimiser = optax.adam if self.multiplier_optimiser == "adam" else optax.sgd
+        return multipliers.integral(optimiser(self.multiplier_lr), self.nu_max)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,3 +164,12 @@ class TrustRegionConfig(OnPolicyConfig):
         check_not_negative(self, "damping")
         check(self.delta < math.inf, "delta must be finite.")
         check(0 < self.backtrack < 1, f"backtrack must lie between 0 and 1, not {self.backtrack}.")
+
+
+def learning_rate(
+    config: OnPolicyConfig, progress: jax.Array, net: Literal["policy", "critics"]
+) -> jax.Array:
+    """The learning rate after ``progress`` in [0, 1) of the training."""
+    if config.lr_decay in ("all", net):
+        return config.learning_rate * (1 - jnp.asarray(progress))
+    return config.learning_rate * jnp.ones_like(progress)

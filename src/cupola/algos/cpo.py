@@ -1,7 +1,7 @@
 """CPO: Constrained Policy Optimisation (Achiam et al., 2017).
 
 Each iteration, with g the gradient of the loss -mean rho A, rows G_i of the cost surrogates
-mean rho A^{c_i}, c_i the violations a step and H the Fisher matrix, take the step x of
+mean rho A^{c_i}, c_i the violations per step and H the Fisher matrix, take the step x of
 
     min g'x   subject to   G x + c <= 0,   x'Hx / 2 <= delta                      (Eq. 11),
 
@@ -12,6 +12,7 @@ solved exactly for K costs; where the constraints cannot be met, the step that r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -19,10 +20,12 @@ import jax.numpy as jnp
 
 from cupola import nets
 from cupola.algos.config import TrustRegionConfig
-from cupola.algos.update import Learn, assembled, trust_region_learn
+from cupola.algos.trust_region import trust_region_algorithm
+from cupola.algos.update import violation_per_step
 from cupola.core.advantages import scale
+from cupola.core.divergences import kl_from
 from cupola.core.half_spaces import active_sets, trust_region_step
-from cupola.core.samples import Samples, ratio
+from cupola.core.samples import ratio
 from cupola.core.trust_region import (
     Flat,
     Product,
@@ -30,9 +33,8 @@ from cupola.core.trust_region import (
     conjugate_gradients,
     fisher_product,
     line_search,
-    mean_kl_from,
 )
-from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
+from cupola.types import Algorithm, Batch, Learner, Metrics, Problem, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +51,7 @@ class Model(NamedTuple):
     flat: Flat
     gradient: jax.Array  # [P], g of the loss -mean rho A
     rows: jax.Array  # [K, P], G of the costs mean rho A^c
-    violation: jax.Array  # [K], c, in the costs' unit a step; -inf where not known yet
+    violation: jax.Array  # [K], c, per step; -inf where not known yet
     product: Product  # v -> H v
 
 
@@ -57,13 +59,6 @@ def surrogate(policy: nets.Policy, samples: Samples) -> tuple[jax.Array, jax.Arr
     """Loss -mean rho A [] and costs mean rho A^c [K]."""
     rho = ratio(policy, samples)
     return -jnp.mean(rho * samples.adv_r), rho @ samples.adv_c / len(rho)
-
-
-def violation_a_step(batch: Batch, problem: Problem, gamma: float) -> jax.Array:
-    """c [K]: (1 - gamma)(J^ - b) for a discounted limit, (J^ - b) / mean length for another."""
-    horizon = jnp.where(jnp.asarray(problem.discounted), 1 / (1 - gamma), batch.horizons)
-    gap = (jnp.asarray(batch.cost_returns) - jnp.asarray(problem.limits)) / horizon
-    return jnp.where(jnp.isnan(gap), -jnp.inf, gap)
 
 
 def make_model(
@@ -76,7 +71,7 @@ def make_model(
     flat = Flat.of(policy)
     gradient, rows = jax.jacrev(lambda theta: surrogate(flat.policy(theta), samples))(flat.theta)
     product = fisher_product(policy, samples.obs, config.damping)
-    return Model(flat, gradient, rows, violation_a_step(batch, problem, config.gamma), product)
+    return Model(flat, gradient, rows, violation_per_step(batch, problem, config.gamma), product)
 
 
 def constrained_step(model: Model, config: TrustRegionConfig) -> tuple[jax.Array, jax.Array]:
@@ -108,7 +103,7 @@ def search(
     """Shorten the step until KL <= delta, no cost rises beyond its slack (or, if it must, beyond
     what the model says), and, where it has to, the loss ``improves``."""
     loss_before, costs_before = surrogate(policy, samples)
-    divergence = mean_kl_from(policy, samples)
+    divergence = kl_from(samples.obs, samples.mean, policy.log_std)
     slack = jnp.maximum(jnp.maximum(-model.violation, 0.0), model.rows @ step)
 
     def acceptable(theta: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -121,25 +116,22 @@ def search(
     return line_search(model.flat.theta, step, acceptable, config.backtrack, config.backtracks)
 
 
-def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
+def step(
+    learner: Learner, samples: Samples, batch: Batch, *, config: Config, problem: Problem
+) -> tuple[Learner, Metrics]:
+    samples = samples._replace(adv_c=scale(samples.adv_c, "centre"))
+    model = make_model(learner.policy, samples, batch, problem, config)
+    x, feasible = constrained_step(model, config)
+    safe = jnp.all(model.violation < 0)
+    found = search(model, x, learner.policy, samples, config, improves=safe)
+    return learner._replace(policy=model.flat.policy(found.theta)), {
+        "kl": found.kl,
+        "backtracks": found.tries,
+        "feasible": feasible.astype(jnp.int32),
+    }
+
+
+def make(config: Config, problem: Problem) -> Algorithm:
+    """CPO as a value."""
     active_sets(len(problem.costs))  # refuses more costs than it can handle
-
-    def step(learner: Learner, samples: Samples, batch: Batch) -> tuple[Learner, Metrics]:
-        samples = samples._replace(adv_c=scale(samples.adv_c, "centre"))
-        model = make_model(learner.policy, samples, batch, problem, config)
-        x, feasible = constrained_step(model, config)
-        safe = jnp.all(model.violation < 0)
-        found = search(model, x, learner.policy, samples, config, improves=safe)
-        moved = learner._replace(policy=model.flat.policy(found.theta))
-        return moved, {
-            "kl": found.kl,
-            "backtracks": found.tries,
-            "feasible": feasible.astype(jnp.int32),
-        }
-
-    return trust_region_learn(config, problem, threads, step)
-
-
-def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
-    """CPO as a value; ``threads`` > 1 fits the critics beside the policy on a second core."""
-    return assembled(config, problem, make_learn(config, problem, threads))
+    return trust_region_algorithm(config, problem, partial(step, config=config, problem=problem))

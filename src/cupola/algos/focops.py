@@ -1,6 +1,6 @@
 """FOCOPS: First Order Constrained Optimisation in Policy Space (Zhang, Vuong & Ross, 2020).
 
-Each iteration, with nu_i <- clip(nu_i + eta (J^_i - b_i), 0, nu_max), minimise
+Each iteration the Lagrange multipliers nu_i move first (core/multipliers.py). Then minimise
 
     mean_t 1[KL_t <= delta] (KL_t - rho_t (A_t - sum_i nu_i A^{c_i}_t) / temperature)
 
@@ -17,16 +17,15 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.config import MinibatchConfig, PricedConfig
-from cupola.algos.update import Learn, assembled, one_descent
+from cupola.algos.config import LagrangianConfig, MinibatchConfig
+from cupola.algos.update import Context, one_loss
 from cupola.checks import check_positive
 from cupola.core import distributions
-from cupola.core.samples import Samples
-from cupola.types import Algorithm, Problem
+from cupola.types import Algorithm, Problem, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(MinibatchConfig, PricedConfig):
+class Config(MinibatchConfig, LagrangianConfig):
     """FOCOPS' switches; the defaults are the preset `paper`."""
 
     delta: float = 0.02
@@ -47,22 +46,16 @@ PRESETS = {
 }
 
 
-def loss(
-    policy: nets.Policy, sample: Samples, nu: jax.Array, log_std: nets.LogStd, config: Config
-) -> jax.Array:
-    """What is minimised on a minibatch, at prices ``nu`` [K]; ``log_std`` [A] is pi_k's."""
-    mean, new_log_std = nets.apply_policy(policy, sample.obs)
-    rho = jnp.exp(distributions.log_prob(mean, new_log_std, sample.actions) - sample.log_prob)
-    divergence = distributions.kl(mean, new_log_std, sample.mean, log_std)
+def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
+    """What is minimised on a minibatch."""
+    mean, log_std = nets.apply_policy(policy, sample.obs)
+    rho = jnp.exp(distributions.log_prob(mean, log_std, sample.actions) - sample.log_prob)
+    divergence = distributions.kl(mean, log_std, sample.mean, context.log_std)
     inside = jax.lax.stop_gradient(divergence <= config.indicator)
-    advantage = sample.adv_r - sample.adv_c @ nu
+    advantage = sample.adv_r - sample.adv_c @ context.nu
     return jnp.mean(inside * (divergence - rho * advantage / config.temperature))
 
 
-def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
-    return one_descent(config, problem, threads, partial(loss, config=config))
-
-
-def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
-    """FOCOPS as a value; ``threads`` > 1 fits the critics beside the policy on a second core."""
-    return assembled(config, problem, make_learn(config, problem, threads))
+def make(config: Config, problem: Problem) -> Algorithm:
+    """FOCOPS as a value."""
+    return one_loss(config, problem, partial(loss, config=config))

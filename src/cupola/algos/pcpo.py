@@ -11,18 +11,18 @@ the second being the projection of x0 onto the half-spaces in the metric L: the 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import jax
 
 from cupola.algos.config import TrustRegionConfig
 from cupola.algos.cpo import Model, make_model, search
-from cupola.algos.update import Learn, assembled, trust_region_learn
+from cupola.algos.trust_region import trust_region_algorithm
 from cupola.core.advantages import scale
 from cupola.core.half_spaces import active_sets, projection
-from cupola.core.samples import Samples
 from cupola.core.trust_region import conjugate_gradients, natural_gradient
-from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
+from cupola.types import Algorithm, Batch, Learner, Metrics, Problem, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +52,19 @@ def projected_step(model: Model, config: Config) -> jax.Array:
     return reward_step - mu @ columns
 
 
-def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
+def step(
+    learner: Learner, samples: Samples, batch: Batch, *, config: Config, problem: Problem
+) -> tuple[Learner, Metrics]:
+    samples = samples._replace(adv_c=scale(samples.adv_c, "centre"))
+    model = make_model(learner.policy, samples, batch, problem, config)
+    found = search(
+        model, projected_step(model, config), learner.policy, samples, config, improves=False
+    )
+    moved = learner._replace(policy=model.flat.policy(found.theta))
+    return moved, {"kl": found.kl, "backtracks": found.tries}
+
+
+def make(config: Config, problem: Problem) -> Algorithm:
+    """PCPO as a value."""
     active_sets(len(problem.costs))  # refuses more costs than it can handle
-
-    def step(learner: Learner, samples: Samples, batch: Batch) -> tuple[Learner, Metrics]:
-        samples = samples._replace(adv_c=scale(samples.adv_c, "centre"))
-        model = make_model(learner.policy, samples, batch, problem, config)
-        x = projected_step(model, config)
-        found = search(model, x, learner.policy, samples, config, improves=False)
-        moved = learner._replace(policy=model.flat.policy(found.theta))
-        return moved, {"kl": found.kl, "backtracks": found.tries}
-
-    return trust_region_learn(config, problem, threads, step)
-
-
-def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
-    """PCPO as a value; ``threads`` > 1 fits the critics beside the policy on a second core."""
-    return assembled(config, problem, make_learn(config, problem, threads))
+    return trust_region_algorithm(config, problem, partial(step, config=config, problem=problem))

@@ -6,17 +6,18 @@ Maximise mean_t min(rho_t A_t, g(eps, A_t)) by minibatch Adam; costs are measure
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from cupola import nets
 from cupola.algos.config import MinibatchConfig
-from cupola.algos.update import Learn, assembled, one_descent
+from cupola.algos.update import Context, one_loss
 from cupola.checks import check_positive
 from cupola.core import surrogates
-from cupola.core.samples import Samples, ratio
-from cupola.types import Algorithm, Problem
+from cupola.core.samples import ratio
+from cupola.types import Algorithm, Problem, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,17 +37,11 @@ PRESETS = {"paper": Config()}
 CONSTRAINED = False
 
 
-def loss(policy: nets.Policy, sample: Samples, config: Config) -> jax.Array:
+def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
     """What is minimised on a minibatch."""
     return -jnp.mean(surrogates.clipped(ratio(policy, sample), sample.adv_r, config.clip))
 
 
-def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
-    return one_descent(
-        config, problem, threads, lambda policy, sample, *_: loss(policy, sample, config)
-    )
-
-
-def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
-    """PPO as a value; ``threads`` > 1 fits the critics beside the policy on a second core."""
-    return assembled(config, problem, make_learn(config, problem, threads))
+def make(config: Config, problem: Problem) -> Algorithm:
+    """PPO as a value."""
+    return one_loss(config, problem, partial(loss, config=config))

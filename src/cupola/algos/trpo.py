@@ -9,23 +9,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
 from cupola import nets
 from cupola.algos.config import TrustRegionConfig
-from cupola.algos.update import Learn, assembled, trust_region_learn
-from cupola.core.samples import Samples, ratio
+from cupola.algos.trust_region import trust_region_algorithm
+from cupola.core.divergences import kl_from
+from cupola.core.samples import ratio
 from cupola.core.trust_region import (
     Flat,
     Search,
     fisher_product,
     line_search,
-    mean_kl_from,
     natural_gradient,
 )
-from cupola.types import Algorithm, Batch, Learner, Metrics, Problem
+from cupola.types import Algorithm, Batch, Learner, Metrics, Problem, Samples
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,7 +46,7 @@ def ascend(
 ) -> tuple[nets.Policy, Search]:
     """The policy after one trust-region step that lowers ``loss``."""
     flat = Flat.of(policy)
-    divergence = mean_kl_from(policy, samples)
+    divergence = kl_from(samples.obs, samples.mean, policy.log_std)
     before, gradient = jax.value_and_grad(lambda theta: loss(flat.policy(theta)))(flat.theta)
     product = fisher_product(policy, samples.obs, config.damping)
     step = natural_gradient(product, gradient, config.cg_iterations, config.delta)
@@ -64,16 +65,13 @@ def loss(policy: nets.Policy, samples: Samples) -> jax.Array:
     return -jnp.mean(ratio(policy, samples) * samples.adv_r)
 
 
-def make_learn(config: Config, problem: Problem, threads: int = 1) -> Learn:
-    def step(learner: Learner, samples: Samples, batch: Batch) -> tuple[Learner, Metrics]:
-        policy, search = ascend(
-            learner.policy, samples, lambda policy: loss(policy, samples), config
-        )
-        return learner._replace(policy=policy), {"kl": search.kl, "backtracks": search.tries}
-
-    return trust_region_learn(config, problem, threads, step)
+def step(
+    learner: Learner, samples: Samples, batch: Batch, *, config: Config
+) -> tuple[Learner, Metrics]:
+    policy, search = ascend(learner.policy, samples, lambda policy: loss(policy, samples), config)
+    return learner._replace(policy=policy), {"kl": search.kl, "backtracks": search.tries}
 
 
-def make(config: Config, problem: Problem, threads: int = 1) -> Algorithm:
-    """TRPO as a value; ``threads`` > 1 fits the critics beside the policy on a second core."""
-    return assembled(config, problem, make_learn(config, problem, threads))
+def make(config: Config, problem: Problem) -> Algorithm:
+    """TRPO as a value."""
+    return trust_region_algorithm(config, problem, partial(step, config=config))

@@ -1,304 +1,215 @@
-"""What all algorithms share: configuration, advantages, critics, and the order of an update."""
+"""One update by minibatch descent, from a batch of pi_k to a new learner. It is always the same:
+
+1. samples      advantages of the reward and the costs (GAE) and value targets, with old critics
+2. first step   theta_k -> theta_{k+1/2}: minibatch Adam, at most ``epochs`` epochs
+3. second step  theta_{k+1/2} -> theta_{k+1}: optional; CUP's projection
+4. critics      as many epochs as the first step took, on a second core where there is one
+5. prediction   what the samples say that the new policy will change
+
+An algorithm supplies its steps as plain functions of values, or only a loss. Trust-region
+algorithms supply one step on the whole batch: algos/trust_region.py.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from functools import partial
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import optax
 
 from cupola import nets
-from cupola.algos.config import MinibatchConfig, OnPolicyConfig, PricedConfig, TrustRegionConfig
-from cupola.core import critics, duals
+from cupola.algos.assembly import fit_critics, make_algorithm, with_critics
+from cupola.algos.config import LagrangianConfig, MinibatchConfig, learning_rate
+from cupola.core import critics
 from cupola.core.advantages import scale
 from cupola.core.critics import Fit
-from cupola.core.minibatch import (
-    Descent,
-    PolicyDescent,
-    descend,
-    epoch,
-    mean_kl,
-    shuffles,
-    start,
-)
-from cupola.core.optimisers import adam, each
-from cupola.core.prediction import Prediction, forecast
-from cupola.core.samples import Samples, build_samples
-from cupola.types import Algorithm, Batch, Learner, Metrics, Params, Problem
+from cupola.core.divergences import Divergence, kl_to
+from cupola.core.minibatch import epoch, shuffles
+from cupola.core.optimisers import adam
+from cupola.types import Algorithm, Batch, Learner, Metrics, Params, Problem, Samples
 
 
-def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Learner:
-    """Fresh networks, optimisers and prices; what a kind of config does not use stays empty."""
-    policy_key, critic_key = jax.random.split(key)
-    policy = nets.init_policy(
-        policy_key,
-        problem.obs_size,
-        problem.act_size,
-        config.hidden,
-        None if problem.discrete else config.log_std,
-        config.last_layer_scale,
-    )
-    values = nets.init_critics(
-        critic_key, problem.obs_size, 1 + len(problem.costs), config.hidden, config.last_layer_scale
-    )
-    nu_init = config.nu_init if isinstance(config, PricedConfig) else 0.0
-    nu = jnp.full(len(problem.costs), nu_init, dtype=float)
-    return Learner(
-        policy=policy,
-        critics=values,
-        policy_opt=(
-            adam(config.max_grad_norm).init(policy) if isinstance(config, MinibatchConfig) else ()
-        ),
-        critic_opt=each(adam()).init(values),
-        nu=nu,
-        nu_opt=config.prices().init(nu) if isinstance(config, PricedConfig) else (),
-    )
+class Context(NamedTuple):
+    """What a loss knows beside the policy and the samples of a minibatch."""
+
+    nu: jax.Array  # [K], Lagrange multipliers
+    violation: jax.Array  # [K], J^ - b in the unit of mean_t rho_t A^c_t; -inf: not known yet
+    log_std: nets.LogStd  # of pi_k
 
 
-def decayed(
-    config: OnPolicyConfig, progress: jax.Array, net: Literal["policy", "critics"]
-) -> jax.Array:
-    """The learning rate after ``progress`` in [0, 1) of the training."""
-    if config.lr_decay in ("all", net):
-        return config.learning_rate * (1 - jnp.asarray(progress))
-    return config.learning_rate * jnp.ones_like(progress)
+class Stepped(NamedTuple):
+    """A learner after a policy step; the step may change policy, policy_opt, nu and its rule's
+    memory."""
+
+    learner: Learner
+    metrics: Metrics
+    epochs: jax.Array  # [], that the step took
 
 
-def raised(
-    config: PricedConfig, problem: Problem, learner: Learner, batch: Batch
-) -> tuple[jax.Array, optax.OptState]:
-    """The prices [K] after this batch's violations."""
-    measured, limits = jnp.asarray(batch.cost_returns), jnp.asarray(problem.limits)
-    return duals.ascend(
-        learner.nu, learner.nu_opt, config.prices(), measured, limits, config.nu_max
-    )
+Loss: TypeAlias = Callable[[nets.Policy, Samples, Context], jax.Array]
+"""Of a policy, a minibatch and the context: a scalar to be minimised."""
+FirstStep: TypeAlias = Callable[[Learner, Samples, Batch, jax.Array], Stepped]
+"""Of learner, samples, batch and orders [E, count, minibatch] of the samples."""
+SecondStep: TypeAlias = Callable[[Learner, Learner, Samples, Batch, jax.Array], Stepped]
+"""The same, of the learners after the first step and before it."""
 
 
-def endless_costs(config: OnPolicyConfig, problem: Problem) -> tuple[bool, ...]:
-    """For which costs [K] a termination counts as a time limit."""
-    return tuple(
-        config.cost_termination == "time_limit" and discounted for discounted in problem.discounted
-    )
-
-
-def make_samples(
-    config: OnPolicyConfig, problem: Problem
-) -> Callable[[Learner, Batch], tuple[Samples, jax.Array]]:
-    """Compiled: the samples of a batch, reward advantages standardised.
-
-    Beside them the advantages [B, 1 + K] as they were, the reward's first.
-    """
-
-    @jax.jit
-    def samples_of(learner: Learner, batch: Batch) -> tuple[Samples, jax.Array]:
-        samples = build_samples(
-            learner.policy,
-            learner.critics,
-            batch.rollout,
-            gamma=config.gamma,
-            lam=config.lam,
-            time_limit=config.time_limit,
-            endless=endless_costs(config, problem),
-        )
-        advantages = jnp.concatenate([samples.adv_r[:, None], samples.adv_c], axis=1)
-        return samples._replace(adv_r=scale(samples.adv_r, "standardise")), advantages
-
-    return samples_of
-
-
-def make_forecast(
-    config: OnPolicyConfig, problem: Problem
-) -> Callable[[nets.Policy, Samples, jax.Array, Batch], Prediction]:
-    """Compiled: what the samples of the old policy predict for an updated one."""
-
-    @jax.jit
-    def forecast_of(
-        policy: nets.Policy, samples: Samples, advantages: jax.Array, batch: Batch
-    ) -> Prediction:
-        return forecast(
-            policy,
-            samples,
-            advantages,
-            batch.rollout,
-            gamma=config.gamma,
-            lam=config.lam,
-            discounted=problem.discounted,
-        )
-
-    return forecast_of
-
-
-def make_fit(config: OnPolicyConfig) -> Callable[[Fit, Samples, Batch, np.ndarray], Fit]:
-    """Compiled: the critics after one epoch in the ``order`` [count, minibatch]."""
-
-    @jax.jit
-    def fit(state: Fit, samples: Samples, batch: Batch, order: jax.Array) -> Fit:
-        descent, losses = epoch(
-            Descent(state.critics, state.opt_state),
-            lambda values, sample: critics.loss(values, sample[0], sample[1], config.value_l2),
-            each(adam()),
-            (samples.obs, samples.targets),
-            order,
-            decayed(config, batch.progress, "critics"),
-        )
-        return Fit(descent.params, descent.opt_state, losses)
-
-    return fit
-
-
-Learn: TypeAlias = Callable[[Learner, Samples, Batch, jax.Array], tuple[Learner, Metrics]]
-"""An update from samples on."""
-
-PolicyWork: TypeAlias = Callable[
-    [Learner, Samples, Batch, np.ndarray, Callable[[int], None]], tuple[Learner, Metrics]
-]
-"""The policy's and the prices' part of it; it tells, once, how many critic epochs are wanted."""
-
-
-def minibatch_learn(
+def minibatch_algorithm(
     config: MinibatchConfig,
     problem: Problem,
-    threads: int,
-    policy_work: PolicyWork,
-    steps: int = 1,
+    first: FirstStep,
+    second: SecondStep | None = None,
     held_out: int = 0,
-) -> Learn:
-    """``policy_work`` with orders [steps, epochs, count, minibatch], the critics beside it.
-
-    The policy is not fitted to the last ``held_out`` samples; the critics are fitted to all.
-    """
-    fit = make_fit(config)
+) -> Algorithm:
+    """The algorithm with these steps. No step sees the last ``held_out`` samples of its orders."""
+    first_step, second_step = jax.jit(first), jax.jit(second) if second else None
+    critic_epoch = jax.jit(partial(fit_critics, config=config))
 
     def learn(
-        learner: Learner, samples: Samples, batch: Batch, key: jax.Array
+        learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int = 1
     ) -> tuple[Learner, Metrics]:
-        size, minibatch, epochs = len(samples.obs), config.minibatch_size, config.epochs
         policy_key, critic_key = jax.random.split(key)
+        size, minibatch, epochs = len(samples.obs), config.minibatch_size, config.epochs
+        steps = 2 if second else 1
         orders = shuffles(policy_key, steps * epochs, size - held_out, minibatch)
         orders = orders.reshape(steps, epochs, -1, minibatch)
-        (moved, metrics), fitted = critics.alongside(
-            lambda tell: policy_work(learner, samples, batch, orders, tell),
-            lambda state, order: fit(state, samples, batch, order),
+        with critics.Epochs(
+            lambda state, order: critic_epoch(state, samples, batch, order),
             Fit.start(learner.critics, learner.critic_opt),
             shuffles(critic_key, epochs, size, minibatch),
-            threads,
-        )
-        return with_critics(moved, metrics, fitted)
+            cores,
+        ) as fitting:
+            moved, metrics, taken = first_step(learner, samples, batch, orders[0])
+            fitting.keep(int(taken))
+            if second_step:
+                end = second_step(moved, learner, samples, batch, orders[1])
+                moved, more, _ = jax.block_until_ready(end)
+                metrics = metrics | more
+            return with_critics(moved, metrics, fitting.result())
 
-    return learn
+    return make_algorithm(config, problem, learn)
 
 
-def one_descent(
+def one_loss(config: MinibatchConfig, problem: Problem, loss: Loss) -> Algorithm:
+    """The algorithm whose only step descends ``loss``."""
+    return minibatch_algorithm(
+        config, problem, partial(descend_loss, loss=loss, config=config, problem=problem)
+    )
+
+
+def descend_loss(
+    learner: Learner,
+    samples: Samples,
+    batch: Batch,
+    orders: jax.Array,
+    *,
+    loss: Loss,
     config: MinibatchConfig,
     problem: Problem,
-    threads: int,
-    loss: Callable[[nets.Policy, Samples, jax.Array, nets.LogStd], jax.Array],
-) -> Learn:
-    """The update that descends one ``loss`` of policy, minibatch, prices [K] and pi_k's log-std.
+) -> Stepped:
+    """A first step. With a `LagrangianConfig` the multipliers move first, and the cost advantages
+    are scaled as it says."""
+    if isinstance(config, LagrangianConfig):
+        learner = update_multipliers(learner, batch, config, problem)
+        samples = samples._replace(adv_c=scale(samples.adv_c, config.cost_advantage))
+    end = descend(
+        begin(learner.policy, learner.policy_opt, learner.nu),
+        loss,
+        context_of(learner, batch, config, problem),
+        samples,
+        orders,
+        config,
+        learning_rate(config, batch.progress, "policy"),
+        divergence=kl_to(samples.obs, samples.mean, learner.policy.log_std),
+    )
+    moved = learner._replace(policy=end.policy, policy_opt=end.opt_state, nu=end.nu)
+    return Stepped(moved, {"kl": end.kl, "epochs": end.epochs}, end.epochs)
 
-    With a `PricedConfig` the prices rise first and the cost advantages are scaled as it says.
+
+class Descent(NamedTuple):
+    """Where a descent of the policy stands."""
+
+    policy: nets.Policy
+    opt_state: optax.OptState
+    nu: jax.Array  # [K]
+    kl: jax.Array  # [], mean KL that the stopping rule saw last
+    epochs: jax.Array  # [], epochs taken
+
+
+def begin(policy: nets.Policy, opt_state: optax.OptState, nu: jax.Array) -> Descent:
+    dtype = policy.mean[-1][1].dtype
+    return Descent(policy, opt_state, nu, jnp.zeros((), dtype), jnp.int32(0))
+
+
+def descend(
+    start: Descent,
+    loss: Callable[[nets.Policy, Params, Context], jax.Array],
+    context: Context,
+    data: Params,
+    orders: jax.Array,
+    config: MinibatchConfig,
+    rate: jax.Array,
+    *,
+    divergence: Divergence,
+    next_nu: Callable[[jax.Array, nets.Policy], jax.Array] = lambda nu, policy: nu,
+    active: jax.Array | bool = True,
+) -> Descent:
+    """Adam on ``data`` (leaves [B, ...]) until an epoch ends with a divergence above delta.
+
+    ``orders`` [E, count, minibatch] say which samples each step takes. ``next_nu`` gives the
+    multipliers of the next epoch. Where not ``active``, nothing moves. Without a bound (delta =
+    inf) the divergence is only taken at the end.
     """
+    bounded = config.delta < math.inf
+    optimiser = adam(config.max_grad_norm)
 
-    @jax.jit
-    def step(
-        learner: Learner, samples: Samples, batch: Batch, orders: jax.Array
-    ) -> tuple[PolicyDescent, Params]:
-        nu, memory = learner.nu, learner.nu_opt
-        if isinstance(config, PricedConfig):
-            nu, memory = raised(config, problem, learner, batch)
-            samples = samples._replace(adv_c=scale(samples.adv_c, config.cost_advantage))
-        end = descend(
-            start(learner.policy, learner.policy_opt, nu),
-            lambda policy, sample, nu: loss(policy, sample, nu, learner.policy.log_std),
-            adam(config.max_grad_norm),
-            samples,
-            orders,
-            decayed(config, batch.progress, "policy"),
-            delta=config.delta,
-            divergence=mean_kl(samples.obs, samples.mean, learner.policy.log_std),
-        )
-        return end, memory
+    def one_epoch(state: Descent) -> Descent:
+        def reported(policy: nets.Policy, sample: Params) -> tuple[jax.Array, jax.Array]:
+            value = loss(policy, sample, context._replace(nu=state.nu))
+            return value, value
 
-    def policy_work(
-        learner: Learner,
-        samples: Samples,
-        batch: Batch,
-        orders: np.ndarray,
-        tell: Callable[[int], None],
-    ) -> tuple[Learner, Metrics]:
-        end, memory = step(learner, samples, batch, orders[0])
-        tell(int(end.epochs))
-        moved = learner._replace(
-            policy=end.policy, policy_opt=end.opt_state, nu=end.nu, nu_opt=memory
-        )
-        return moved, {"kl": end.kl, "epochs": end.epochs}
+        at = (state.policy, state.opt_state)
+        policy, opt_state, _ = epoch(at, reported, optimiser, data, orders[state.epochs], rate)
+        kl = divergence(policy) if bounded else state.kl
+        return Descent(policy, opt_state, next_nu(state.nu, policy), kl, state.epochs + 1)
 
-    return minibatch_learn(config, problem, threads, policy_work)
+    def goes_on(state: Descent) -> jax.Array:
+        return active & (state.epochs < len(orders)) & (state.kl <= config.delta)
+
+    end = jax.lax.while_loop(goes_on, one_epoch, start)
+    if bounded:
+        return end
+    return end._replace(kl=jnp.where(end.epochs > 0, divergence(end.policy), 0.0))
 
 
-def trust_region_learn(
-    config: TrustRegionConfig,
-    problem: Problem,
-    threads: int,
-    policy_step: Callable[[Learner, Samples, Batch], tuple[Learner, Metrics]],
-) -> Learn:
-    """A compiled ``policy_step`` on the whole batch, then the costs' critics; the reward's beside.
+def update_multipliers(
+    learner: Learner, batch: Batch, config: LagrangianConfig, problem: Problem
+) -> Learner:
+    """The learner whose multipliers have seen this batch's cost returns."""
+    measured, limits = jnp.asarray(batch.cost_returns), jnp.asarray(problem.limits)
+    nu, state = config.multiplier_rule().update(
+        learner.nu, learner.multiplier_state, measured, limits
+    )
+    return learner._replace(nu=nu, multiplier_state=state)
 
-    The critics take longest, so they are shared between two cores.
+
+def context_of(
+    learner: Learner, batch: Batch, config: MinibatchConfig, problem: Problem
+) -> Context:
+    """What losses are told when they begin at ``learner``, which holds pi_k."""
+    violation = violation_per_step(batch, problem, config.gamma)
+    return Context(learner.nu, violation, learner.policy.log_std)
+
+
+def violation_per_step(batch: Batch, problem: Problem, gamma: float) -> jax.Array:
+    """J^ - b [K] in the unit of mean_t rho_t A^c_t; -inf where J^ is not known yet.
+
+    That is (1 - gamma)(J^ - b) for a discounted limit, (J^ - b) / mean length for another.
     """
-    fit, step = make_fit(config), jax.jit(policy_step)
-
-    def learn(
-        learner: Learner, samples: Samples, batch: Batch, key: jax.Array
-    ) -> tuple[Learner, Metrics]:
-        whole = np.arange(len(samples.obs), dtype=np.int32)
-        order = np.broadcast_to(whole, (config.value_iterations, len(whole)))
-
-        def fitted(which: slice) -> Fit:
-            chosen = samples._replace(targets=samples.targets[:, which])
-            begin = Fit.start(learner.critics, learner.critic_opt).part(which)
-            return jax.block_until_ready(fit(begin, chosen, batch, order))
-
-        def policy_and_costs() -> tuple[Learner, Metrics, Fit]:
-            moved, metrics = step(learner, samples, batch)
-            return moved, metrics, fitted(slice(1, None))
-
-        (moved, metrics, costs), reward = critics.side_by_side(
-            policy_and_costs, lambda: fitted(slice(0, 1)), threads
-        )
-        return with_critics(moved, metrics, reward.joined(costs))
-
-    return learn
-
-
-def with_critics(learner: Learner, metrics: Metrics, fitted: Fit) -> tuple[Learner, Metrics]:
-    learner = learner._replace(critics=fitted.critics, critic_opt=fitted.opt_state)
-    metrics = metrics | {
-        "value_loss": fitted.losses[0],
-        "cost_value_loss": fitted.losses[1:],
-        "nu": learner.nu,
-    }
-    return learner, metrics
-
-
-def assembled(
-    config: OnPolicyConfig,
-    problem: Problem,
-    learn: Learn,
-    init: Callable[[jax.Array], Learner] | None = None,
-) -> Algorithm:
-    """The algorithm that draws samples of a batch, learns from them and says what to expect.
-
-    Its metrics carry a `Prediction`, which the training loop compares with the next batch.
-    """
-    samples_of, forecast_of = make_samples(config, problem), make_forecast(config, problem)
-
-    def update(learner: Learner, batch: Batch, key: jax.Array) -> tuple[Learner, Metrics]:
-        samples, advantages = samples_of(learner, batch)
-        moved, metrics = learn(learner, samples, batch, key)
-        return moved, metrics | {"forecast": forecast_of(moved.policy, samples, advantages, batch)}
-
-    return Algorithm(init or (lambda key: init_learner(key, config, problem)), update)
+    horizon = jnp.where(jnp.asarray(problem.discounted), 1 / (1 - gamma), batch.horizons)
+    gap = (jnp.asarray(batch.cost_returns) - jnp.asarray(problem.limits)) / horizon
+    return jnp.where(jnp.isnan(gap), -jnp.inf, gap)

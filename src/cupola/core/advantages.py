@@ -53,6 +53,15 @@ def gae(
     return advantages
 
 
+def td_residuals(advantages: jax.Array, ended: jax.Array, *, gamma: float, lam: float) -> jax.Array:
+    """delta_t = A_t - gamma lam A_{t+1}, the inverse of `gae`; A_{t+1} is 0 where t ended.
+
+    ``advantages`` [T, N, R], ``ended`` [T, N].
+    """
+    later = jnp.concatenate([advantages[1:], jnp.zeros_like(advantages[:1])])
+    return advantages - gamma * lam * jnp.where(ended[..., None], 0.0, later)
+
+
 def horizon_factor(gamma: float, lam: float) -> float:
     """1/(1 - gamma~) = (1 - gamma lam)/(1 - gamma), with gamma~ = gamma (1-lam)/(1-gamma lam)."""
     return (1 - gamma * lam) / (1 - gamma)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple, TypeVar
+from concurrent.futures import ThreadPoolExecutor
+from types import TracebackType
+from typing import Generic, NamedTuple, Self, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -14,8 +16,9 @@ import optax
 from cupola import nets
 from cupola.types import Params
 
-State = TypeVar("State")
 Result = TypeVar("Result")
+
+_SECOND_CORE = ThreadPoolExecutor(1, thread_name_prefix="cupola-critics")
 
 
 class Fit(NamedTuple):
@@ -38,9 +41,6 @@ class Fit(NamedTuple):
         return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), self, other)
 
 
-_POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-critics")
-
-
 def losses(critics: Params, obs: jax.Array, targets: jax.Array) -> jax.Array:
     """Mean squared error of each critic, [1 + K]; ``obs`` [B, O], ``targets`` [B, 1 + K]."""
     return jnp.mean((nets.apply_critics(critics, obs) - targets) ** 2, axis=0)
@@ -55,45 +55,68 @@ def loss(
     return jnp.sum(errors) + l2 * penalty, errors
 
 
-def side_by_side(
-    first: Callable[[], Result], second: Callable[[], State], cores: int
-) -> tuple[Result, State]:
-    """Both results, the second computed on a core of its own where there is one."""
-    if cores == 1:
-        return first(), second()
-    other = _POOL.submit(second)
-    return first(), other.result()
+class Beside(Generic[Result]):
+    """``work()``, begun at once on a second core, or done when its result is asked for.
 
-
-def alongside(
-    policy_work: Callable[[Callable[[int], None]], Result],
-    advance: Callable[[State, np.ndarray], State],
-    state: State,
-    orders: np.ndarray,
-    cores: int,
-) -> tuple[Result, State]:
-    """Run ``policy_work`` while the critics' epochs run on a second core.
-
-    ``policy_work`` calls its argument with the number of critic epochs that are wanted, as soon
-    as it knows it. The critics run ahead, and epochs beyond that number are thrown away, so the
-    result does not depend on which side is faster.
+    Leaving the context waits for it, so that nothing goes on behind an error.
     """
-    wanted: Future[int] = Future()
 
-    def fit() -> State:
-        states = [state]
-        for order in orders:
-            if wanted.done() and len(states) > wanted.result():
+    def __init__(self, work: Callable[[], Result], cores: int) -> None:
+        self._work = work
+        self._future = _SECOND_CORE.submit(work) if cores > 1 else None
+
+    def result(self) -> Result:
+        return self._future.result() if self._future else self._work()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        if self._future:
+            self._future.exception()
+
+
+class Epochs(Beside[Fit]):
+    """Epochs of a fit, in the given ``orders`` [E, count, minibatch], beside the policy's.
+
+    How many count is known only when the policy's first step has ended: the fit runs ahead, and
+    `keep` says which of its states is the result. It does not depend on which side is faster.
+    """
+
+    def __init__(
+        self,
+        epoch: Callable[[Fit, np.ndarray], Fit],
+        begin: Fit,
+        orders: np.ndarray,
+        cores: int,
+    ) -> None:
+        self._epoch, self._orders = epoch, orders
+        self._states = [begin]
+        self._wanted: int | None = None
+        self._known = threading.Event()
+        super().__init__(self._run, cores)
+
+    def keep(self, count: int) -> None:
+        """Want the state after ``count`` epochs."""
+        self._wanted = count
+        self._known.set()
+
+    def _run(self) -> Fit:
+        for order in self._orders:
+            if self._known.is_set() and len(self._states) > self._kept():
                 break
-            states.append(jax.block_until_ready(advance(states[-1], order)))
-        return states[wanted.result()]
+            self._states.append(jax.block_until_ready(self._epoch(self._states[-1], order)))
+        self._known.wait()
+        return self._states[self._kept()]
 
-    def work() -> Result:
-        try:
-            return policy_work(wanted.set_result)
-        except BaseException:
-            if not wanted.done():
-                wanted.set_result(0)
-            raise
+    def _kept(self) -> int:
+        return self._wanted or 0
 
-    return side_by_side(work, fit, cores)
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        if kind is not None:
+            self.keep(0)
+        super().__exit__(kind, error, trace)

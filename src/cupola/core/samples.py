@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 
 from cupola import nets
 from cupola.core import distributions
-from cupola.core.advantages import TimeLimit, gae
-from cupola.types import Params, Rollout
-
-
-class Samples(NamedTuple):
-    """B = T N samples of the policy pi_k that collected them."""
-
-    obs: jax.Array  # [B, O]
-    actions: jax.Array  # [B, A]
-    mean: jax.Array  # [B, A], of pi_k
-    log_prob: jax.Array  # [B], of the action under pi_k
-    adv_r: jax.Array  # [B]
-    adv_c: jax.Array  # [B, K]
-    targets: jax.Array  # [B, 1 + K], what the critics should say
-    times: jax.Array  # [B], steps since the episode began
+from cupola.core.advantages import TimeLimit, gae, scale
+from cupola.types import Params, Rollout, Samples
 
 
 def build_samples(
@@ -38,8 +23,9 @@ def build_samples(
 ) -> Samples:
     """Advantages and value targets (A + V) of a rollout, flattened over time and environments.
 
-    For the costs that are ``endless`` a termination counts as a time limit, so that what would have
-    come after it is not saved; () says none.
+    The reward's advantages are standardised, the costs' are left as they are. For a cost that is
+    ``endless`` a termination counts as a time limit, so that what would have come after it is not
+    saved; () says that no cost is.
     """
     terminated, truncated = jnp.asarray(rollout.terminated), jnp.asarray(rollout.truncated)
     if any(endless):
@@ -63,13 +49,15 @@ def build_samples(
         actions=jnp.asarray(rollout.actions),
         mean=mean,
         log_prob=distributions.log_prob(mean, log_std, jnp.asarray(rollout.actions)),
+        advantages=advantages,
         adv_r=advantages[..., 0],
         adv_c=advantages[..., 1:],
         targets=advantages + values,
         times=jnp.asarray(rollout.times),
     )
     count = per_step.log_prob.size
-    return jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), per_step)
+    flat = jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), per_step)
+    return flat._replace(adv_r=scale(flat.adv_r, "standardise"))
 
 
 def signals(rollout: Rollout) -> jax.Array:

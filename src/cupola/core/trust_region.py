@@ -15,7 +15,6 @@ from jax.flatten_util import ravel_pytree
 
 from cupola import nets
 from cupola.core import distributions
-from cupola.core.samples import Samples
 from cupola.types import Params
 
 Vector = jax.Array
@@ -97,16 +96,6 @@ def natural_gradient(product: Product, gradient: Vector, iterations: int, delta:
     square = direction @ product(direction)
     length = jnp.where(square > 0, jnp.sqrt(2 * delta / jnp.where(square > 0, square, 1.0)), 0.0)
     return -length * direction
-
-
-def mean_kl_from(policy: nets.Policy, samples: Samples) -> Callable[[nets.Policy], jax.Array]:
-    """The mean of KL(pi_k || pi_theta) over the batch, as a function of theta."""
-
-    def divergence(new: nets.Policy) -> jax.Array:
-        mean, log_std = nets.apply_policy(new, samples.obs)
-        return jnp.mean(distributions.kl(samples.mean, policy.log_std, mean, log_std))
-
-    return divergence
 
 
 class Search(NamedTuple):

@@ -1,7 +1,7 @@
 """An experiment file: algorithms x tasks x seeds x any field, as a list of cells.
 
     iterations = 500
-    algorithms = ["cup", { name = "cup-slow", algorithm = "cup", dual = "slow" }]
+    algorithms = ["cup", { name = "cup-integral", algorithm = "cup", multiplier = "integral" }]
     tasks = ["HopperSpeed", "SwimmerSpeed"]
     seeds = 5                                    # 0 to 4, or a list
 
@@ -214,8 +214,8 @@ def variant(entry: Any) -> Variant:
         entry = {"algorithm": entry}
     if not isinstance(entry, dict) or not isinstance(entry.get("algorithm"), str):
         raise CupolaError(
-            'an algorithm is a name or a table like { name = "cup-slow", algorithm = "cup",'
-            f' dual = "slow" }}, not {entry!r}.'
+            'an algorithm is a name or a table like { name = "cup-integral", algorithm = "cup",'
+            f' multiplier = "integral" }}, not {entry!r}.'
         )
     algo = load_algorithm(entry["algorithm"]).__name__.rpartition(".")[2]
     label = entry.get("name", algo)

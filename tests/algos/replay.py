@@ -1,6 +1,6 @@
 """Replay recorded updates and print how far ours are from them.
 
-    python benchmarks/replay_updates.py FILE.npz --algo cup
+    python tests/algos/replay.py FILE.npz --algo cup
 
 prints one JSON object: for every case of the file the largest absolute difference of the policy,
 of the critics and of nu after its updates, in float64. The file's format: `<case>/delta`,
@@ -23,9 +23,8 @@ import numpy as np
 from cupola import nets
 from cupola.algos import load_algorithm
 from cupola.core import distributions
-from cupola.core.samples import Samples
 from cupola.errors import CupolaError
-from cupola.types import Batch, Learner, Problem
+from cupola.types import Algorithm, Batch, Problem, Samples
 
 LAYERS = ("mlp_net.0", "mlp_net.2")
 
@@ -73,6 +72,7 @@ def samples_of(policy: nets.Policy, recording: Recording, update: str) -> Sample
         actions=arrays["act"],
         mean=mean,
         log_prob=distributions.log_prob(mean, log_std, arrays["act"]),
+        advantages=jnp.stack([arrays["adv"], arrays["cadv"]], axis=-1),
         adv_r=arrays["adv"],
         adv_c=arrays["cadv"][:, None],
         targets=jnp.stack([arrays["vtarg"], arrays["cvtarg"]], axis=-1),
@@ -107,8 +107,8 @@ def replay(recording: Recording, algo: str) -> dict[str, float]:
         limits=(float(recording["limit"]),),
         discounted=(True,),
     )
-    learn = module.make_learn(config, problem)
-    fresh: Learner = module.make(config, problem).init(jax.random.key(0))
+    algorithm: Algorithm = module.make(config, problem)
+    fresh = algorithm.init(jax.random.key(0))
     policy, values = recording.policy("init"), recording.critics("init")
     learner = fresh._replace(policy=policy, critics=values)
     worst = {"policy": 0.0, "critics": 0.0, "nu": 0.0}
@@ -121,7 +121,7 @@ def replay(recording: Recording, algo: str) -> dict[str, float]:
             progress=jnp.zeros(()),
         )
         samples = samples_of(learner.policy, recording, update)
-        learner, _ = learn(learner, samples, batch, jax.random.key(i))
+        learner, _ = algorithm.learn(learner, samples, batch, jax.random.key(i), 1)
         after = f"{update}/after"
         gaps = {
             "policy": difference(learner.policy, recording.policy(after)),
@@ -144,7 +144,7 @@ def main() -> None:
         cases = list(dict.fromkeys(key.split("/")[0] for key in arrays))
         result = {case: replay(Recording(arrays, case), args.algo) for case in cases}
     except (CupolaError, OSError, ValueError, zipfile.BadZipFile) as error:
-        sys.exit(f"replay_updates: {args.file}: {error}")
+        sys.exit(f"replay: {args.file}: {error}")
     print(json.dumps(result, indent=1))
 
 

@@ -1,0 +1,41 @@
+"""A fresh learner."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from cupola import nets
+from cupola.algos.config import LagrangianConfig, MinibatchConfig, OnPolicyConfig
+from cupola.core.optimisers import adam, each
+from cupola.types import Learner, Problem
+
+
+def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Learner:
+    """New networks, optimisers and multipliers; what a kind of config does not use stays empty."""
+    policy_key, critic_key = jax.random.split(key)
+    policy = nets.init_policy(
+        policy_key,
+        problem.obs_size,
+        problem.act_size,
+        config.hidden,
+        None if problem.discrete else config.log_std,
+        config.last_layer_scale,
+    )
+    critics = nets.init_critics(
+        critic_key, problem.obs_size, 1 + len(problem.costs), config.hidden, config.last_layer_scale
+    )
+    nu_init = config.nu_init if isinstance(config, LagrangianConfig) else 0.0
+    nu = jnp.full(len(problem.costs), nu_init, dtype=float)
+    return Learner(
+        policy=policy,
+        critics=critics,
+        policy_opt=(
+            adam(config.max_grad_norm).init(policy) if isinstance(config, MinibatchConfig) else ()
+        ),
+        critic_opt=each(adam()).init(critics),
+        nu=nu,
+        multiplier_state=(
+            config.multiplier_rule().init(nu) if isinstance(config, LagrangianConfig) else ()
+        ),
+    )

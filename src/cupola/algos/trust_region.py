@@ -1,0 +1,49 @@
+"""One update by a trust-region step, from a batch of pi_k to a new learner.
+
+The policy takes one step on the whole batch; the critics take full-batch steps. They take longest,
+so the reward's critic is fitted on a second core where there is one. Samples and prediction are
+those of every algorithm: algos/assembly.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TypeAlias
+
+import jax
+import numpy as np
+
+from cupola.algos.assembly import fit_critics, make_algorithm, with_critics
+from cupola.algos.config import TrustRegionConfig
+from cupola.core.critics import Beside, Fit
+from cupola.types import Algorithm, Batch, Learner, Metrics, Problem, Samples
+
+PolicyStep: TypeAlias = Callable[[Learner, Samples, Batch], tuple[Learner, Metrics]]
+"""Of learner, samples and batch: the learner with a new policy, and what the step reports."""
+
+
+def trust_region_algorithm(
+    config: TrustRegionConfig, problem: Problem, step: PolicyStep
+) -> Algorithm:
+    """The algorithm with this step."""
+    policy_step = jax.jit(step)
+    critic_steps = jax.jit(partial(fit_critics, config=config))
+
+    def learn(
+        learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int = 1
+    ) -> tuple[Learner, Metrics]:
+        whole = np.arange(len(samples.obs), dtype=np.int32)
+        order = np.broadcast_to(whole, (config.value_iterations, len(whole)))
+
+        def fitted(which: slice) -> Fit:
+            chosen = samples._replace(targets=samples.targets[:, which])
+            start = Fit.start(learner.critics, learner.critic_opt).part(which)
+            return jax.block_until_ready(critic_steps(start, chosen, batch, order))
+
+        with Beside(lambda: fitted(slice(0, 1)), cores) as reward:
+            moved, metrics = policy_step(learner, samples, batch)
+            costs = fitted(slice(1, None))
+            return with_critics(moved, metrics, reward.result().joined(costs))
+
+    return make_algorithm(config, problem, learn)

@@ -1,0 +1,133 @@
+"""Rules that choose the Lagrange multipliers nu_i >= 0, one per cost; all arrays are [K].
+
+A rule is a value. ``init`` makes its memory, ``update`` takes the cost returns J^_i that were
+measured (NaN where no episode has ended yet) and the limits b_i, once per iteration:
+
+- `integral`   nu_i <- clip(nu_i + eta (J^_i - b_i), 0, nu_max), by SGD or through Adam: the dual
+               step of CUP's Algorithm 1.
+- `pid`        nu_i <- clip(K_P P_i + I_i + K_D D_i, 0, nu_max), a PID controller of the violation
+               (Stooke et al. 2020): it reacts before the integral has grown, so it overshoots less.
+- `predicted`  `update` leaves nu alone. CUP's projection moves it after each of its epochs with
+               `step_to_prediction`, by the cost that the batch predicts for the current policy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import optax
+
+State: TypeAlias = Any
+
+
+class MultiplierRule(NamedTuple):
+    """How multipliers follow the measured costs."""
+
+    init: Callable[[jax.Array], State]
+    """The memory of a rule that begins at nu [K]."""
+    update: Callable[[jax.Array, State, jax.Array, jax.Array], tuple[jax.Array, State]]
+    """New nu [K] and memory, of nu, memory, cost returns [K] and limits [K]."""
+
+
+def integral(optimiser: optax.GradientTransformation, nu_max: float) -> MultiplierRule:
+    """Ascent on the violation; the memory is the optimiser's state."""
+
+    def update(
+        nu: jax.Array, state: State, costs: jax.Array, limits: jax.Array
+    ) -> tuple[jax.Array, State]:
+        known = ~jnp.isnan(costs)
+        violation = jnp.where(known, costs - limits, 0.0)
+        # optax descends, so the direction of ascent enters with its sign changed.
+        step, state = optimiser.update(-violation, state, nu)
+        moved = jnp.clip(nu + step, 0.0, nu_max)
+        return jnp.where(known, moved, nu), state
+
+    return MultiplierRule(optimiser.init, update)
+
+
+class PidState(NamedTuple):
+    """What a PID controller remembers, each [K] unless said."""
+
+    integral: jax.Array  # I
+    violation: jax.Array  # P, the smoothed violation
+    costs: jax.Array  # [delay, K], the last smoothed cost returns, oldest first
+    known: jax.Array  # bool, whether any cost return has been measured
+
+
+def pid(
+    kp: float, ki: float, kd: float, smoothing: float, delay: int, nu_max: float
+) -> MultiplierRule:
+    """A PID controller of the violation v_k = J_k - b, with averages of weight ``smoothing`` = a.
+
+        P_k = a P_{k-1} + (1 - a) v_k                    proportional: the smoothed violation
+        I_k = clip(I_{k-1} + K_I v_k, 0, nu_max)         integral; the clip is the anti-windup
+        D_k = max(0, C_k - C_{k-delay})                  derivative: only rising costs count,
+        C_k = a C_{k-1} + (1 - a) J_k                    of the smoothed cost return
+
+    The averages begin at the first value that is measured. I begins at the initial nu.
+    """
+
+    def init(nu: jax.Array) -> PidState:
+        zero = jnp.zeros_like(nu)
+        return PidState(nu, zero, jnp.zeros((delay, *nu.shape), nu.dtype), jnp.zeros_like(nu, bool))
+
+    def update(
+        nu: jax.Array, state: PidState, costs: jax.Array, limits: jax.Array
+    ) -> tuple[jax.Array, PidState]:
+        measured = ~jnp.isnan(costs)
+        cost = jnp.where(measured, costs, 0.0)
+        violation = cost - limits
+
+        def average(before: jax.Array, now: jax.Array) -> jax.Array:
+            return jnp.where(state.known, smoothing * before + (1 - smoothing) * now, now)
+
+        smooth = average(state.costs[-1], cost)
+        past = jnp.where(state.known, state.costs, smooth)
+        new = PidState(
+            integral=jnp.clip(state.integral + ki * violation, 0.0, nu_max),
+            violation=average(state.violation, violation),
+            costs=jnp.concatenate([past[1:], smooth[None]]),
+            known=state.known | measured,
+        )
+        rise = jnp.maximum(smooth - past[0], 0.0)
+        moved = jnp.clip(kp * new.violation + new.integral + kd * rise, 0.0, nu_max)
+        kept = jax.tree.map(lambda after, before: jnp.where(measured, after, before), new, state)
+        return jnp.where(measured, moved, nu), kept
+
+    return MultiplierRule(init, update)
+
+
+MARGIN_RATE = 0.05
+"""Share of a measured deviation by which a margin moves per iteration."""
+AIM = 0.97
+"""Share of a limit that the margin steers a measured cost return to."""
+DAMPING = 0.25
+"""Share of Newton's step that a predicted multiplier takes after each epoch."""
+
+
+def predicted() -> MultiplierRule:
+    """The memory is the margins [K] by which predictions are held below the limits.
+
+    Predictions promise too much of a projection. A margin integrates the costs that are measured,
+    so that they settle below their limits all the same; it never lifts a limit.
+    """
+
+    def update(
+        nu: jax.Array, margin: jax.Array, costs: jax.Array, limits: jax.Array
+    ) -> tuple[jax.Array, jax.Array]:
+        deviation = jnp.asarray(costs) - AIM * limits
+        moved = margin + MARGIN_RATE * jnp.where(jnp.isnan(deviation), 0.0, deviation)
+        return nu, jnp.clip(moved, 0.0, limits / 2)
+
+    return MultiplierRule(jnp.zeros_like, update)
+
+
+def step_to_prediction(nu: jax.Array, violation: jax.Array, nu_max: float) -> jax.Array:
+    """nu [K] after a damped Newton step on the dual, whose gradient is the predicted violation [K].
+
+    The violation is in the unit in which the dual's curvature is one.
+    """
+    return jnp.clip(nu + DAMPING * violation, 0.0, nu_max)
