@@ -91,11 +91,17 @@ class MinibatchConfig(OnPolicyConfig):
 
 
 @dataclass(frozen=True, kw_only=True)
-class LagrangianConfig(OnPolicyConfig):
-    """Lagrange multipliers nu, one per cost, chosen by a rule of core/multipliers.py."""
+class CostConfig(OnPolicyConfig):
+    """Costs that enter the policy's loss."""
 
     cost_advantage: Scaling = "standardise"
     """Scaling of the cost advantages."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LagrangianConfig(CostConfig):
+    """Lagrange multipliers nu, one per cost, chosen by a rule of core/multipliers.py."""
+
     cost_window: int = 0
     """Episodes in the estimate of the cost return: the last so many, or 0: those of the batch."""
     multiplier: Literal["integral", "pid"] = "integral"

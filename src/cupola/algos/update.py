@@ -23,9 +23,9 @@ import optax
 
 from cupola import nets
 from cupola.algos.assembly import fit_critics, make_algorithm, with_critics
-from cupola.algos.config import LagrangianConfig, MinibatchConfig, learning_rate
+from cupola.algos.config import CostConfig, LagrangianConfig, MinibatchConfig, learning_rate
 from cupola.core import critics
-from cupola.core.advantages import scale
+from cupola.core.advantages import scale, scale_level
 from cupola.core.critics import Fit
 from cupola.core.divergences import Divergence, kl_to
 from cupola.core.minibatch import epoch, shuffles
@@ -111,15 +111,18 @@ def descend_loss(
     config: MinibatchConfig,
     problem: Problem,
 ) -> Stepped:
-    """A first step. With a `LagrangianConfig` the multipliers move first, and the cost advantages
-    are scaled as it says."""
+    """A first step. Multipliers, where there are any, move first; cost advantages are scaled."""
     if isinstance(config, LagrangianConfig):
         learner = update_multipliers(learner, batch, config, problem)
-        samples = samples._replace(adv_c=scale(samples.adv_c, config.cost_advantage))
+    context = context_of(learner, batch, config, problem)
+    if isinstance(config, CostConfig):
+        scaling, raw = config.cost_advantage, samples.adv_c
+        context = context._replace(violation=scale_level(context.violation, raw, scaling))
+        samples = samples._replace(adv_c=scale(raw, scaling))
     end = descend(
         begin(learner.policy, learner.policy_opt, learner.nu),
         loss,
-        context_of(learner, batch, config, problem),
+        context,
         samples,
         orders,
         config,

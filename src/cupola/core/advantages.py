@@ -74,4 +74,17 @@ def scale(advantages: jax.Array, scaling: Scaling) -> jax.Array:
     centred = advantages - jnp.mean(advantages, axis=0)
     if scaling == "centre":
         return centred
-    return centred / jnp.maximum(jnp.std(advantages, axis=0), 1e-8)
+    return centred / spread(advantages)
+
+
+def scale_level(level: jax.Array, advantages: jax.Array, scaling: Scaling) -> jax.Array:
+    """A level [...] of mean_t rho_t A_t, in the unit of the scaled advantages of [B, ...]."""
+    if scaling == "none":
+        return level
+    shifted = level + jnp.mean(advantages, axis=0)
+    return shifted if scaling == "centre" else shifted / spread(advantages)
+
+
+def spread(advantages: jax.Array) -> jax.Array:
+    """Standard deviation along the samples, never zero."""
+    return jnp.maximum(jnp.std(advantages, axis=0), 1e-8)
