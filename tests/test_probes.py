@@ -20,6 +20,7 @@ SMALL = {
 
 
 FIRST_ORDER = {"epochs": 3, "iterations": 300, "learning_rate": 2e-3, "nu_max": 3.0}
+PID = {"pid_kp": 1.0, "pid_ki": 0.3, "pid_kd": 1.0, "pid_smoothing": 0.5}
 # A trust region's steps do not shrink by themselves, so small ones are asked for.
 SECOND_ORDER = {"value_iterations": 10, "learning_rate": 3e-3, "delta": 0.003, "log_std": -1.0}
 EPISODES = {
@@ -79,7 +80,7 @@ def simulate(act, steps: int = 100) -> tuple[float, float]:
     [
         {"multiplier": "predicted"},
         {"multiplier": "integral", "multiplier_lr": 1.0},
-        {"multiplier": "pid", "pid_kp": 1.0, "pid_ki": 0.3, "pid_kd": 1.0, "pid_smoothing": 0.5},
+        {"multiplier": "pid", **PID},
     ],
     ids=["predicted", "integral", "pid"],
 )
@@ -99,6 +100,9 @@ def test_one_step_problems_are_solved(tmp_path, task, fields):
         ("trpo_lag", SECOND_ORDER | {"iterations": 200, "multiplier_lr": 10.0, "nu_max": 3.0}),
         ("cpo", {"iterations": 100, "value_iterations": 20}),
         ("pcpo", {"iterations": 100, "value_iterations": 20}),
+        ("p3o", {k: v for k, v in FIRST_ORDER.items() if k != "nu_max"}),
+        ("crpo", SECOND_ORDER | {"iterations": 200}),
+        ("ppo_pid", FIRST_ORDER | PID),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )

@@ -40,7 +40,7 @@ def make_samples(policy: nets.Policy, size: int = 96, seed: int = 0) -> Samples:
     rng = np.random.default_rng(seed)
     obs, actions = rng.normal(size=(size, 4)), rng.normal(size=(size, 2))
     mean, log_std = nets.apply_policy(policy, jnp.asarray(obs))
-    advantages = rng.normal(size=(size, 3))
+    adv_r, adv_c = rng.normal(size=size), rng.normal(size=(size, 2))
     z = (actions - np.asarray(mean)) / np.exp(np.asarray(log_std))
     log_prob = np.sum(-0.5 * z**2 - np.asarray(log_std) - 0.5 * math.log(2 * math.pi), axis=1)
     return Samples(
@@ -48,9 +48,9 @@ def make_samples(policy: nets.Policy, size: int = 96, seed: int = 0) -> Samples:
         actions=jnp.asarray(actions),
         mean=mean,
         log_prob=jnp.asarray(log_prob),
-        advantages=jnp.asarray(advantages),
-        adv_r=jnp.asarray(advantages[:, 0]),
-        adv_c=jnp.asarray(advantages[:, 1:]),
+        advantages=jnp.asarray(np.column_stack([adv_r, adv_c])),
+        adv_r=jnp.asarray(adv_r),
+        adv_c=jnp.asarray(adv_c),
         targets=jnp.asarray(rng.normal(size=(size, 3))),
         times=jnp.asarray(rng.integers(0, 50, size)),
     )

@@ -1,4 +1,4 @@
-"""FOCOPS, PPO-L and PPO against recorded updates, independent losses and their gradients."""
+"""First-order algorithms against recorded updates, independent losses and their gradients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from cupola import nets
-from cupola.algos import focops, ppo, ppo_lag
+from cupola.algos import focops, p3o, ppo, ppo_lag, ppo_pid
 from cupola.algos.update import Context
 from cupola.types import Batch, Problem, Samples
 
@@ -47,16 +47,16 @@ def make_samples(policy: nets.Policy, size: int = 96) -> Samples:
     rng = np.random.default_rng(0)
     obs, actions = rng.normal(size=(size, 4)), rng.normal(size=(size, 2))
     mean, log_std = nets.apply_policy(policy, jnp.asarray(obs))
-    advantages = rng.normal(size=(size, 3))
+    adv_r, adv_c = rng.normal(size=size), rng.normal(size=(size, 2))
     log_prob = np.log(density(np.asarray(mean), np.exp(np.asarray(log_std)), actions))
     return Samples(
         obs=jnp.asarray(obs),
         actions=jnp.asarray(actions),
         mean=mean,
         log_prob=jnp.asarray(log_prob),
-        advantages=jnp.asarray(advantages),
-        adv_r=jnp.asarray(advantages[:, 0]),
-        adv_c=jnp.asarray(advantages[:, 1:]),
+        advantages=jnp.asarray(np.column_stack([adv_r, adv_c])),
+        adv_r=jnp.asarray(adv_r),
+        adv_c=jnp.asarray(adv_c),
         targets=jnp.asarray(rng.normal(size=(size, 3))),
         times=jnp.asarray(rng.integers(0, 50, size)),
     )
@@ -164,6 +164,52 @@ def test_the_loss_of_ppo_is_the_clipped_surrogate(setting):
         lambda policy: ppo.loss(policy, setting.samples, setting.context(), config=ppo.Config()),
         lambda theta: -setting.clipped(theta),
     )
+
+
+@pytest.mark.parametrize("violation", [(0.3, -0.2), (-5.0, -5.0), (-np.inf, 0.4)])
+def test_the_loss_of_p3o_is_the_exact_penalty(setting, violation):
+    """Both surrogates clipped, each on its bad side; a cost counts where it exceeds its limit."""
+    config = p3o.Config(kappa=3.0)
+    context = setting.context()._replace(violation=jnp.asarray(violation))
+
+    def independent(theta):
+        rho = setting.ratio(theta)
+        bound = np.clip(rho, 0.8, 1.2)
+        total = -setting.clipped(theta)
+        for i in range(2):
+            cost = setting.adv_c[:, i]
+            total += 3.0 * max(0.0, np.mean(np.maximum(rho * cost, bound * cost)) + violation[i])
+        return total
+
+    setting.check(
+        lambda policy: p3o.loss(policy, setting.samples, context, config=config), independent
+    )
+
+
+def test_the_loss_of_ppo_pid_clips_the_whole_advantage(setting):
+    whole = (setting.adv_r - setting.adv_c @ NU) / (1 + NU.sum())
+
+    def independent(theta):
+        rho = setting.ratio(theta)
+        return -np.mean(np.minimum(rho * whole, np.clip(rho, 0.8, 1.2) * whole))
+
+    setting.check(
+        lambda policy: ppo_pid.loss(
+            policy, setting.samples, setting.context(), config=ppo_pid.Config()
+        ),
+        independent,
+    )
+
+
+@pytest.mark.parametrize("module", [focops, ppo_lag, ppo_pid])
+def test_multipliers_of_a_pid_follow_its_formula(module):
+    """The first update: proportional and integral term of the first violation, no derivative."""
+    config = module.Config(
+        **SMALL, multiplier="pid", pid_kp=0.02, pid_ki=0.01, pid_kd=5.0, nu_max=0.5
+    )
+    _, after, metrics = update(module, config, costs=(15.0, 40.0))
+    np.testing.assert_allclose(after.nu, [0.15, 0.5], rtol=1e-5)  # 0.6 is cut
+    np.testing.assert_allclose(metrics["nu"], after.nu)
 
 
 def update(module, config, costs=(0.0, 0.0), nu=(0.0, 0.0)):

@@ -17,7 +17,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy.optimize import minimize, nnls
 
-from cupola.algos import cpo, pcpo, trpo, trpo_lag
+from cupola.algos import cpo, crpo, pcpo, trpo, trpo_lag
 from cupola.types import Batch, Learner, Problem, Samples
 
 OBS, ACT, SIZE = 3, 2, 120
@@ -124,7 +124,7 @@ class Model:
         """The parameters after cupola's update, the learner, and the metrics."""
         horizons = HORIZONS[: len(cost_returns)]
         batch = Batch(None, jnp.asarray(cost_returns), jnp.asarray(horizons), jnp.zeros(()))
-        after, metrics = learn(self.learner, self.samples(), batch, jax.random.key(0))
+        after, metrics = learn(self.learner, self.samples(), batch, jax.random.key(0), 1)
         return np.asarray(ravel_pytree(after.policy)[0]), after, metrics
 
 
@@ -182,6 +182,30 @@ def test_trpo_l_takes_the_shortened_natural_gradient_of_the_priced_advantage(x64
     assert objective(ours) >= objective(model.theta)
 
 
+@pytest.mark.parametrize(
+    ("excess", "lowered"),
+    [
+        ((-1.0, -1.0), None),  # both limits hold: the reward's step
+        ((3.0, -1.0), 0),
+        ((-1.0, 3.0), 1),
+        ((3.0, 9.0), 1),  # 0.03 and 0.09 per step
+        ((9.0, 9.0), 0),  # the same violation weighs more in a shorter horizon
+        ((0.4, math.nan), None),  # within the tolerance, or not known yet
+    ],
+)
+def test_crpo_lowers_the_cost_that_is_furthest_above_its_limit(x64, excess, lowered):
+    model = Model(crpo, 2, 0)
+    learn = make_learn(crpo, 2, tolerance=0.5)
+    ours, _, metrics = model.update(learn, LIMITS + np.array(excess))
+    cost = model.adv_c[:, lowered or 0]
+    advantage = model.adv_r if lowered is None else cost.mean() - cost
+    objective, step = model.expected(advantage), lowering_step(model, advantage)
+    expected, tries = shortened(model, step, lambda t: objective(t) >= objective(model.theta))
+    assert close(ours, expected, step)
+    assert int(metrics["backtracks"]) == tries < 10
+    assert int(metrics["rectifies"]) == (lowered is not None)
+
+
 def test_trpo_l_loss_and_gradient(x64):
     model, nu = Model(trpo_lag, 2, 0), np.array([0.4, 0.7])
     _, policy = ravel_pytree(model.learner.policy)
@@ -201,15 +225,15 @@ def test_trpo_l_loss_and_gradient(x64):
     np.testing.assert_allclose(gradient, model.derivative(independent), atol=1e-12)
 
 
-def test_violations_a_step_by_hand():
+def test_violations_per_step_by_hand():
     """0.01 (15 - 10) for the discounted limit, (40 - 20) / 100 for the other; NaN: not known."""
     batch = Batch(None, jnp.array([15.0, 40.0]), jnp.asarray(HORIZONS), jnp.zeros(()))
     np.testing.assert_allclose(
-        cpo.violation_a_step(batch, make_problem(2), GAMMA), [0.05, 0.2], rtol=1e-5
+        cpo.violation_per_step(batch, make_problem(2), GAMMA), [0.05, 0.2], rtol=1e-5
     )
     batch = batch._replace(cost_returns=jnp.array([jnp.nan, 0.0]))
     np.testing.assert_allclose(
-        cpo.violation_a_step(batch, make_problem(2), GAMMA), [-np.inf, -0.2], rtol=1e-5
+        cpo.violation_per_step(batch, make_problem(2), GAMMA), [-np.inf, -0.2], rtol=1e-5
     )
 
 

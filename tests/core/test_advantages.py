@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cupola.core.advantages import gae, horizon_factor, scale
+from cupola.core.advantages import gae, horizon_factor, scale, scale_level
 
 
 def by_definition(signals, values, next_values, terminated, truncated, gamma, lam, time_limit):
@@ -106,3 +106,16 @@ def test_scaling():
     np.testing.assert_allclose(scale(advantages, "centre"), [[-1, -10], [1, 10]])
     np.testing.assert_allclose(scale(advantages, "standardise"), [[-1, -1], [1, 1]])
     assert np.all(scale(jnp.zeros((4, 2)), "standardise") == 0)
+
+
+@pytest.mark.parametrize("scaling", ["standardise", "centre", "none"])
+def test_a_level_is_reached_by_scaled_advantages_where_raw_ones_reach_it(scaling):
+    """mean rho A + level <= 0 says the same in both units, for weights rho of mean one."""
+    rng = np.random.default_rng(0)
+    raw, rho = rng.normal(2.0, 3.0, size=(50, 2)), rng.uniform(0.5, 1.5, size=50)
+    rho /= rho.mean()
+    level = -(rho @ raw) / 50  # exactly reached
+    scaled = np.asarray(scale(jnp.asarray(raw), scaling))
+    found = scale_level(jnp.asarray(level), jnp.asarray(raw), scaling)
+    np.testing.assert_allclose(rho @ scaled / 50 + found, 0.0, atol=1e-5)
+    assert np.all(np.isneginf(scale_level(jnp.full(2, -jnp.inf), jnp.asarray(raw), scaling)))
