@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import jax
+import numpy as np
 import pytest
 
 from cupola.cli import warm_up_cache
+from cupola.runs.directory import RunDirectory
+from cupola.sweeps import grid
+from cupola.sweeps.directory import SweepDirectory
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -42,3 +48,48 @@ def x64() -> Iterator[None]:
     jax.config.update("jax_enable_x64", True)
     yield
     jax.config.update("jax_enable_x64", False)
+
+
+@pytest.fixture(scope="session")
+def synthetic_sweep() -> Callable[..., None]:
+    """Writes a sweep's directory with finished runs: `(path, experiment file's text)`."""
+    return write_synthetic_sweep
+
+
+def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
+    """Nothing is trained: the curves are a formula with noise."""
+    file = path.with_suffix(".toml")
+    file.write_text(text)
+    sweep = SweepDirectory(path, grid.read(file))
+    sweep.write()
+    rng = np.random.default_rng(seed)
+    for number, cell in enumerate(sweep.cells.values()):
+        config = cell.resolve()
+        assert config is not None
+        run, count = RunDirectory.create(path / cell.name, config.to_json()), cell.iterations
+        level = 100.0 * (1 + number % 7)
+        returns = level * (1 - np.exp(-np.arange(count) / count * 4)) + rng.normal(0, 9, count)
+        with (
+            run.metrics_file.open("w") as metrics,
+            run.timings_file.open("w") as timings,
+        ):
+            for i in range(count):
+                record: dict[str, Any] = {
+                    "iteration": i + 1,
+                    "steps": (i + 1) * 5000,
+                    "episodes": 5,
+                }
+                record |= {"length": 1000.0, "return": None if i == 0 else returns[i]}
+                for name, limit in config.limits.items():
+                    cost = limit * (0.4 + 0.2 * (number % 5)) + rng.normal(0, 1)
+                    record |= {f"cost/{name}": None if i == 0 else cost, f"limit/{name}": limit}
+                    record |= {f"nu/{name}": 0.1 * rng.random(), "value_loss": rng.random()}
+                metrics.write(json.dumps(record) + "\n")
+                times = {"iteration": i + 1, "rollout_seconds": 0.4, "update_seconds": 0.1}
+                timings.write(json.dumps(times | {"steps_per_second": 10000.0}) + "\n")
+        mean = {"mean": level, "low": level - 1, "high": level + 1}
+        costs = {name: {**mean, "limit": limit} for name, limit in config.limits.items()}
+        evaluation = {"return": mean, "costs": costs}
+        result = {"episodes": 20, "versions": {"cupola": "0.1.0", "python": "3.11.7"}}
+        result |= {"sampled": evaluation, "deterministic": evaluation}
+        (run.path / "result.json").write_text(json.dumps(result))

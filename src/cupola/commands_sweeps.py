@@ -37,12 +37,12 @@ class SweepArgs:
 
 @dataclass(frozen=True)
 class ReportArgs:
-    """One HTML page of a sweep or of any runs, with figures and tables beside it."""
+    """One HTML page of a sweep or of any runs, with figures, tables and curves beside it."""
 
-    directory: Positional[Path]
-    """A sweep's directory, or one with runs in it."""
+    source: Positional[Path]
+    """The directory of a sweep, one with runs in it, or a file of curves (curves.csv.gz)."""
     out: Path | None = None
-    """The page; default DIRECTORY/report.html. Figures and tables go beside it."""
+    """The page; default report.html in the directory. Figures, tables and curves go beside it."""
 
 
 @dataclass(frozen=True)
@@ -78,20 +78,20 @@ def sweep(args: SweepArgs, program: str) -> None:
     ):
         directory.settle_changes(args.retrain_changed)
         directory.write()
-        if strangers := directory.strangers():
-            console.print(f"{len(strangers)} runs in {path} are not in the file: left alone.")
+        if unlisted := directory.unlisted():
+            console.print(f"{len(unlisted)} runs in {path} are not in the file: left alone.")
         with display:
-            standings = work(directory, pool, display, stopping)
-    console.print(display.table(standings))
-    failed = [name for name, standing in standings.items() if standing.state == "failed"]
-    if any(standing.state in ("waiting", "interrupted") for standing in standings.values()):
+            statuses = work(directory, pool, display, stopping)
+    console.print(display.table(statuses))
+    failed = [name for name, status in statuses.items() if status.state == "failed"]
+    if any(status.state in ("waiting", "interrupted") for status in statuses.values()):
         console.print("stopped; go on with the same command.")
         sys.exit(130)
     console.print(f"next: {program} report {path}", soft_wrap=True)
     if failed:
-        first = standings[failed[0]].reason.rstrip(".")
+        first = statuses[failed[0]].reason.rstrip(".")
         raise CupolaError(
-            f"{len(failed)} of {len(standings)} cells failed; {failed[0]}: {first}. The same"
+            f"{len(failed)} of {len(statuses)} cells failed; {failed[0]}: {first}. The same"
             " command tries them again."
         )
 
@@ -107,14 +107,17 @@ def make_pool(directory: SweepDirectory, args: SweepArgs) -> Pool:
 
 
 def report(args: ReportArgs) -> None:
+    from cupola.reports import curves, results
     from cupola.reports.page import write_report
-    from cupola.reports.results import load
 
-    page = args.out or args.directory / "report.html"
+    is_file = args.source.is_file()
+    folder = args.source.parent if is_file else args.source
+    page = args.out or folder / "report.html"
     if page.suffix != ".html":
         raise CupolaError(f"--out is the page to write: a name like report.html, not {page}.")
-    written = write_report(load(args.directory), page)
-    print(f"{page}, with figures and tables in {written}")
+    found = curves.read(args.source) if is_file else results.load(args.source)
+    written = write_report(found, page)
+    print(f"{page}, with figures, tables and curves in {written}")
 
 
 def compare(args: CompareArgs) -> None:

@@ -1,4 +1,4 @@
-"""A real browser, driven over its debugging pipe; sweeps that nobody trained."""
+"""A real browser, driven over its debugging pipe."""
 
 from __future__ import annotations
 
@@ -7,16 +7,11 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-
-from cupola.runs.directory import RunDirectory
-from cupola.sweeps import grid
-from cupola.sweeps.directory import SweepDirectory
 
 
 class Browser:
@@ -39,7 +34,7 @@ class Browser:
         self._buffer = b""
         self._count = 0
         self._session: str | None = None
-        self.complaints: list[str] = []
+        self.messages: list[str] = []
         """What went to the console, and errors."""
         targets = self.call("Target.getTargets")["targetInfos"]
         page = next(target for target in targets if target["type"] == "page")
@@ -72,7 +67,7 @@ class Browser:
             "Runtime.exceptionThrown",
             "Log.entryAdded",
         ):
-            self.complaints.append(json.dumps(message["params"]))
+            self.messages.append(json.dumps(message["params"]))
         return message
 
     def resize(self, width: int, height: int) -> None:
@@ -128,47 +123,3 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
     found = Browser(program, tmp_path_factory.mktemp("profile"))
     yield found
     found.close()
-
-
-@pytest.fixture(scope="session")
-def made_up_sweep() -> Callable[..., None]:
-    return make_up_sweep
-
-
-def make_up_sweep(path: Path, text: str, seed: int = 0) -> None:
-    """A sweep's directory with finished runs that nobody trained: curves are random walks."""
-    file = path.with_suffix(".toml")
-    file.write_text(text)
-    sweep = SweepDirectory(path, grid.read(file))
-    sweep.write()
-    rng = np.random.default_rng(seed)
-    for number, cell in enumerate(sweep.cells.values()):
-        config = cell.resolve()
-        assert config is not None
-        run, count = RunDirectory.create(path / cell.name, config.to_json()), cell.iterations
-        level = 100.0 * (1 + number % 7)
-        returns = level * (1 - np.exp(-np.arange(count) / count * 4)) + rng.normal(0, 9, count)
-        with (
-            run.metrics_file.open("w") as metrics,
-            run.timings_file.open("w") as timings,
-        ):
-            for i in range(count):
-                record: dict[str, Any] = {
-                    "iteration": i + 1,
-                    "steps": (i + 1) * 5000,
-                    "episodes": 5,
-                }
-                record |= {"length": 1000.0, "return": None if i == 0 else returns[i]}
-                for name, limit in config.limits.items():
-                    cost = limit * (0.4 + 0.2 * (number % 5)) + rng.normal(0, 1)
-                    record |= {f"cost/{name}": None if i == 0 else cost, f"limit/{name}": limit}
-                    record |= {f"nu/{name}": 0.1 * rng.random(), "value_loss": rng.random()}
-                metrics.write(json.dumps(record) + "\n")
-                times = {"iteration": i + 1, "rollout_seconds": 0.4, "update_seconds": 0.1}
-                timings.write(json.dumps(times | {"steps_per_second": 10000.0}) + "\n")
-        mean = {"mean": level, "low": level - 1, "high": level + 1}
-        costs = {name: {**mean, "limit": limit} for name, limit in config.limits.items()}
-        evaluation = {"return": mean, "costs": costs}
-        result = {"episodes": 20, "versions": {"cupola": "0.1.0", "python": "3.11.7"}}
-        result |= {"sampled": evaluation, "deterministic": evaluation}
-        (run.path / "result.json").write_text(json.dumps(result))

@@ -15,12 +15,12 @@ import pytest
 from cupola.cli import main
 from cupola.reports import formats, panels, tables
 from cupola.reports.compare import sparkline
-from cupola.reports.formats import Entry, Table, figure
+from cupola.reports.formats import Entry, Table, format_number
 from cupola.reports.results import Results, RunResult, load
 from cupola.reports.statistics import Estimate
 from cupola.sweeps.directory import SweepDirectory
 
-MakeUp = Callable[..., None]
+WriteSweep = Callable[..., None]
 
 SMALL = """
 iterations = 40
@@ -33,16 +33,16 @@ limit = [20, 30]
 
 
 @pytest.fixture
-def small(tmp_path: Path, made_up_sweep: MakeUp) -> Path:
-    made_up_sweep(tmp_path / "small", SMALL)
+def small(tmp_path: Path, synthetic_sweep: WriteSweep) -> Path:
+    synthetic_sweep(tmp_path / "small", SMALL)
     return tmp_path / "small"
 
 
 @pytest.fixture(scope="module")
-def reported(tmp_path_factory: pytest.TempPathFactory, made_up_sweep: MakeUp) -> Path:
+def reported(tmp_path_factory: pytest.TempPathFactory, synthetic_sweep: WriteSweep) -> Path:
     """A sweep with its report, which no test changes."""
     path = tmp_path_factory.mktemp("reported") / "small"
-    made_up_sweep(path, SMALL)
+    synthetic_sweep(path, SMALL)
     main(["report", str(path)])
     return path
 
@@ -88,10 +88,8 @@ def test_tables_hold_what_the_runs_hold(reported: Path) -> None:
 def run_of(label: str, seed: int, returns: float, cost: float, limit: float = 10.0) -> RunResult:
     curves = {"steps": np.arange(1.0, 11.0), "return": np.full(10, returns)}
     curves["cost/c"] = np.full(10, cost)
-    config: dict[str, Any] = {"limits": {"c": limit}, "algorithm": {"batch_size": 1}}
-    return RunResult(
-        f"{label}-{seed}", label, "T", seed, {}, "finished", "", config=config, curves=curves
-    )
+    name = f"{label}-{seed}"
+    return RunResult(name, label, "T", seed, {}, "finished", "", limits={"c": limit}, curves=curves)
 
 
 def test_bold_is_the_best_that_is_feasible() -> None:
@@ -103,8 +101,8 @@ def test_bold_is_the_best_that_is_feasible() -> None:
     assert [entry.bold for entry in returns] == [True, False, False]
     assert [entry.infeasible for entry in returns] == [False, False, True]
     assert [entry.infeasible for entry in costs] == [False, False, True]
-    assert formats.text(costs[0]) == "10 [9, 11]"
-    assert formats.text(costs[2]) == "11† [10, 12]"
+    assert formats.format_entry(costs[0]) == "10 [9, 11]"
+    assert formats.format_entry(costs[2]) == "11† [10, 12]"
 
 
 def test_formats() -> None:
@@ -131,7 +129,7 @@ def test_formats() -> None:
     page = formats.to_html(table)
     assert "<td>&lt;i&gt;</td>" in page
     assert '<td class="bold number">1,234 <span class="interval">[1,200, 1,300]</span></td>' in page
-    assert [figure(v) for v in (math.nan, 0.0, 0.12345, 24.516, 150.0)] == [
+    assert [format_number(v) for v in (math.nan, 0.0, 0.12345, 24.516, 150.0)] == [
         *("-", "0", "0.123", "24.5", "150.0")
     ]
 
@@ -187,10 +185,10 @@ def test_sparklines_and_thinning() -> None:
 
 
 def test_a_hundred_runs_in_half_a_minute_and_ten_megabytes(
-    tmp_path: Path, made_up_sweep: MakeUp
+    tmp_path: Path, synthetic_sweep: WriteSweep
 ) -> None:
     text = SMALL.replace("= 40", "= 500").replace("seeds = 3", "seeds = 9")
-    made_up_sweep(tmp_path / "large", text)
+    synthetic_sweep(tmp_path / "large", text)
     began = time.process_time()
     main(["report", str(tmp_path / "large")])
     assert time.process_time() - began < 30
@@ -208,7 +206,7 @@ def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> 
     points = "document.querySelectorAll('#planes path.point').length"
     assert browser.ask(lines) == 2 * 2 * 6  # tasks, return and cost, series
     assert browser.ask(points) == 2 * 6 * (3 + 1)  # seeds and their mean
-    assert browser.ask("document.querySelectorAll('#prices path.line').length") == 2 * 6
+    assert browser.ask("document.querySelectorAll('#multipliers path.line').length") == 2 * 6
     assert browser.ask("document.querySelectorAll('#sensitivity figure').length") == 4
     assert browser.ask("document.querySelectorAll('#curves line.limit').length") == 2 * 2
 
@@ -250,4 +248,4 @@ def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> 
     assert browser.ask(lines) == 2 * 2 * 6
     browser.screenshot(tmp_path / "phone.png")
     browser.pdf(tmp_path / "print.pdf")
-    assert browser.complaints == []
+    assert browser.messages == []

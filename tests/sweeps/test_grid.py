@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cupola.errors import CupolaError
-from cupola.sweeps.grid import Experiment, read
+from cupola.sweeps.cells import Experiment
+from cupola.sweeps.grid import read
 
 ROOT = Path(__file__).parents[2]
 START = """

@@ -16,7 +16,7 @@ from cupola.cli import main
 from cupola.sweeps import grid
 from cupola.sweeps.directory import SweepDirectory
 from cupola.sweeps.loop import STOPPED
-from cupola.sweeps.ray_engine import STOP, refuse_silence, run_cell
+from cupola.sweeps.ray_engine import STOP, refuse_unreachable, run_cell
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed"
@@ -154,9 +154,9 @@ def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch, capsys) -
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:99999"])
 def test_a_cluster_that_does_not_answer(address: str) -> None:
     with pytest.raises(cupola.CupolaError, match=f"no Ray cluster answers at '{address}'"):
-        refuse_silence(address)
-    refuse_silence(None)
-    refuse_silence("auto")
+        refuse_unreachable(address)
+    refuse_unreachable(None)
+    refuse_unreachable("auto")
 
 
 def test_storage_that_is_not_shared(tmp_path: Path) -> None:
@@ -170,6 +170,6 @@ def test_a_task_is_the_workers_exit_code(tmp_path: Path) -> None:
     sweep = SweepDirectory(tmp_path / "sweep", grid.read(file))
     sweep.write()
     assert run_cell(str(sweep.path), "cup-PointGoal9-0") == 1
-    assert "unknown task" in sweep.standing("cup-PointGoal9-0").reason
+    assert "unknown task" in sweep.status("cup-PointGoal9-0").reason
     (sweep.path / STOP).touch()  # whoever starts now ends at once
     assert run_cell(str(sweep.path), "cup-PointGoal9-0") in (-signal.SIGTERM, STOPPED)

@@ -17,10 +17,10 @@ import pytest
 import cupola
 from cupola.cli import main
 from cupola.sweeps import grid
+from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import SweepDirectory, locked, read_json
-from cupola.sweeps.grid import Cell
 from cupola.sweeps.local_engine import LocalPool
-from cupola.sweeps.loop import RETRIES, Ending, last_words, work
+from cupola.sweeps.loop import RETRIES, WorkerExit, failure_line, work
 from cupola.sweeps.worker import attempt
 
 # The shapes of tests/test_cli.py: they are compiled once.
@@ -123,20 +123,20 @@ class Inline:
 
     def __init__(self, sweep: SweepDirectory, args: object) -> None:
         self._sweep = sweep
-        self._ended: list[Ending] = []
+        self._ended: list[WorkerExit] = []
 
     def has_room(self, cell: Cell) -> bool:
         return not self._ended
 
     def start(self, cell: Cell) -> None:
-        self._ended.append(Ending(cell.name, attempt(self._sweep, cell.name)))
+        self._ended.append(WorkerExit(cell.name, attempt(self._sweep, cell.name)))
 
-    def endings(self) -> list[Ending]:
+    def exits(self) -> list[WorkerExit]:
         found, self._ended = self._ended, []
         return found
 
     def running(self) -> set[str]:
-        return {ending.name for ending in self._ended}
+        return {ended.name for ended in self._ended}
 
     def stop(self) -> None: ...
 
@@ -179,13 +179,13 @@ def test_a_failed_cell_leaves_the_others_alone(
     last = said.err.splitlines()[-1]
     assert re.fullmatch(r"cupola: 7 of 8 cells failed; ppo-ProbeRegulator-1: .*", last)
     sweep = SweepDirectory.open(out)
-    standings = {name: sweep.standing(name) for name in sweep.cells}
-    assert standings["ppo-ProbeRegulator-0"].state == "finished"
-    assert "unknown task 'PointGoal9'" in standings["ppo-PointGoal9-0"].reason
-    assert "is not finite" in standings["ppo-ProbeRegulator-1"].reason
-    assert standings["ppo-ProbeRegulator-1"].state == "failed"
-    assert "is not empty" in standings["ppo-ProbeRegulator-2"].reason
-    assert standings["ppo-ProbeRegulator-3"].reason == "out of memory"
+    statuses = {name: sweep.status(name) for name in sweep.cells}
+    assert statuses["ppo-ProbeRegulator-0"].state == "finished"
+    assert "unknown task 'PointGoal9'" in statuses["ppo-PointGoal9-0"].reason
+    assert "is not finite" in statuses["ppo-ProbeRegulator-1"].reason
+    assert statuses["ppo-ProbeRegulator-1"].state == "failed"
+    assert "is not empty" in statuses["ppo-ProbeRegulator-2"].reason
+    assert statuses["ppo-ProbeRegulator-3"].reason == "out of memory"
 
 
 @pytest.mark.usefixtures("inline")
@@ -270,11 +270,11 @@ class Scripted:
         self._running.add(cell.name)
         self.most = max(self.most, len(self._running))
 
-    def endings(self) -> list[Ending]:
-        found = [Ending(name, self._codes[name].pop(0)) for name in sorted(self._running)]
-        for ending in found:
-            if ending.code == 0:
-                run = self._sweep.run_path(ending.name)
+    def exits(self) -> list[WorkerExit]:
+        found = [WorkerExit(name, self._codes[name].pop(0)) for name in sorted(self._running)]
+        for ended in found:
+            if ended.code == 0:
+                run = self._sweep.run_path(ended.name)
                 run.mkdir()
                 (run / "result.json").write_text('{"episodes": 2}')
         self._running.clear()
@@ -304,25 +304,25 @@ def test_who_is_begun_again(scripted: SweepDirectory) -> None:
         "compiling\nterminate called: std::bad_alloc\n  @ 0x7f error\n\n"
     )
     pool = Scripted(scripted, {a: [-9, 130, 0], b: [-6], c: [-9] * (RETRIES + 1)})
-    standings = work(scripted, pool, lambda _: None, threading.Event())
+    statuses = work(scripted, pool, lambda _: None, threading.Event())
     assert (pool.started.count(a), pool.started.count(b)) == (3, 1)
     assert pool.started.count(c) == 1 + RETRIES
     assert pool.most == 2
-    assert standings[a].state == "finished"
-    assert standings[b].state == standings[c].state == "failed"
-    assert "SIGABRT (out of memory?): terminate called: std::bad_alloc" in standings[b].reason
-    assert "out of memory?" in standings[c].reason
-    assert scripted.standing(c) == standings[c]
+    assert statuses[a].state == "finished"
+    assert statuses[b].state == statuses[c].state == "failed"
+    assert "SIGABRT (out of memory?): terminate called: std::bad_alloc" in statuses[b].reason
+    assert "out of memory?" in statuses[c].reason
+    assert scripted.status(c) == statuses[c]
     again = Scripted(scripted, {b: [0], c: [0]})
-    standings = work(scripted, again, lambda _: None, threading.Event())
+    statuses = work(scripted, again, lambda _: None, threading.Event())
     assert sorted(again.started) == sorted([b, c])
-    assert {standing.state for standing in standings.values()} == {"finished"}
+    assert {status.state for status in statuses.values()} == {"finished"}
 
 
 def test_last_words(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\n two \n\n")
-    assert last_words(tmp_path / "log") == "two"
-    assert "see" in last_words(tmp_path / "none")
+    assert failure_line(tmp_path / "log") == "two"
+    assert "see" in failure_line(tmp_path / "none")
 
 
 def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from cupola.sweeps.directory import Standing, SweepDirectory
+from cupola.sweeps.directory import CellStatus, SweepDirectory
 from cupola.sweeps.watch import SweepDisplay, read_progress, tail
 
 FILE = """
@@ -22,49 +22,49 @@ def shown(console: Console, content: object) -> str:
     return captured.get()
 
 
-def test_the_table_of_cells(tmp_path: Path, made_up_sweep: Callable[..., None]) -> None:
+def test_the_table_of_cells(tmp_path: Path, synthetic_sweep: Callable[..., None]) -> None:
     """Iterations of 0.5 s: 15 are left in one cell, 20 in another, on two jobs."""
     path = tmp_path / "sweep"
-    made_up_sweep(path, FILE)
+    synthetic_sweep(path, FILE)
     for file in ("metrics.jsonl", "timings.jsonl"):
         lines = (path / "cup-HopperSpeed-1" / file).read_text().splitlines(keepends=True)
         (path / "cup-HopperSpeed-1" / file).write_text("".join(lines[:5]) + lines[5][:9])
         (path / "cup-HopperSpeed-2" / file).unlink()
-    standings = {
-        "cup-HopperSpeed-0": Standing("finished"),
-        "cup-HopperSpeed-1": Standing("running"),
-        "cup-HopperSpeed-2": Standing("running"),
-        "cup-HopperSpeed-3": Standing("failed", "no [memory] left"),
-        "cup-HopperSpeed-4": Standing("finished"),
+    statuses = {
+        "cup-HopperSpeed-0": CellStatus("finished"),
+        "cup-HopperSpeed-1": CellStatus("running"),
+        "cup-HopperSpeed-2": CellStatus("running"),
+        "cup-HopperSpeed-3": CellStatus("failed", "no [memory] left"),
+        "cup-HopperSpeed-4": CellStatus("finished"),
     }
     console = Console(width=120, force_terminal=False)
     display = SweepDisplay(console, SweepDirectory.open(path), jobs=2)
     progress = read_progress(SweepDirectory.open(path), "cup-HopperSpeed-1")
     assert (progress.done, progress.iterations) == (5, 20)
     assert progress.left == 15 * 0.5
-    assert display.left(standings) == max((15 * 0.5 + 20 * 0.5) / 2, 20 * 0.5)
-    text = shown(console, display.table(standings))
+    assert display.left(statuses) == max((15 * 0.5 + 20 * 0.5) / 2, 20 * 0.5)
+    text = shown(console, display.table(statuses))
     assert "2 of 5 cells finished, 2 running, 1 failed, about 0:00:10 left" in text
     row = next(line for line in text.splitlines() if "cup-HopperSpeed-1" in line)
     assert "5/20" in row
     assert "82.7" in row
     assert "0:00:07" in row
     assert "failed: no [memory] left" in text
-    few = shown(console, display.table(standings, rows=3))
+    few = shown(console, display.table(statuses, rows=3))
     assert "cup-HopperSpeed-0" not in few  # the finished ones give way
     assert "and 2 more" in few
 
 
 def test_plain_lines_where_there_is_no_terminal(
-    tmp_path: Path, made_up_sweep: Callable[..., None], capsys
+    tmp_path: Path, synthetic_sweep: Callable[..., None], capsys
 ) -> None:
-    made_up_sweep(tmp_path / "sweep", FILE)
+    synthetic_sweep(tmp_path / "sweep", FILE)
     sweep = SweepDirectory.open(tmp_path / "sweep")
     display = SweepDisplay(Console(force_terminal=False), sweep, jobs=1)
     with display:
         for state in ("running", "running", "failed"):
             reason = "no task" if state == "failed" else ""
-            display({name: Standing(state, reason) for name in list(sweep.cells)[:1]})
+            display({name: CellStatus(state, reason) for name in list(sweep.cells)[:1]})
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "cup-HopperSpeed-0  running"
     assert lines[1].startswith("0 of 1 cells finished, 1 running")

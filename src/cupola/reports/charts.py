@@ -10,20 +10,20 @@ import numpy as np
 from cupola.reports import panels
 from cupola.reports.panels import Curve, Plane, Sensitivity, style
 from cupola.reports.results import Results
-from cupola.sweeps.grid import slug
+from cupola.sweeps.cells import slug
 
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
-LABELS = {"return": "return", "cost": "cost return", "price": "price"}
 WIDTH, HEIGHT = 4.0, 3.0
 
 
 def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
-    """One figure of curves a task, the planes, and one a varied field; each as PNG and SVG."""
+    """The curves of each task, the planes, and one figure per varied field; as PNG and SVG."""
     import matplotlib
 
     matplotlib.use("Agg")
-    # Text stays text, and equal figures are equal files.
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cupola", "font.size": 9})
+    # Text stays text, also with dollar signs in it, and equal figures are equal files.
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cupola"})
+    matplotlib.rcParams.update({"text.parse_math": False, "font.size": 9})
     written = []
     curves = panels.curves(results, points)
     for task in results.tasks:
@@ -101,14 +101,13 @@ def draw_curves(results: Results, curves: list[Curve]) -> Any:
             if len(grid) > 1:
                 low, high = np.nanmin(grid, axis=0), np.nanmax(grid, axis=0)
                 axis.fill_between(steps, low, high, color=look.colour, alpha=faint, lw=0)
-        mark_limits(axis.axhline, [(line.limit, line.series) for line in curve.lines])
-        suffix = "" if curve.kind == "return" else f": {curve.name}"
-        axis.set(title=curve.task, xlabel="environment steps", ylabel=LABELS[curve.kind] + suffix)
+        draw_limits(axis.axhline, [(line.limit, line.series) for line in curve.lines])
+        axis.set(title=curve.task, xlabel="environment steps", ylabel=curve.quantity.label)
     legend(figure, axes)
     return figure
 
 
-def mark_limits(line_at: Any, limits: list[tuple[float | None, int]]) -> None:
+def draw_limits(line_at: Any, limits: list[tuple[float | None, int]]) -> None:
     """One dark dashed line, or one of its own colour for each series that has another limit."""
     known = {limit for limit, _ in limits if limit is not None}
     for limit in known:
@@ -121,43 +120,43 @@ def draw_planes(results: Results, planes: list[Plane]) -> Any:
     """Seeds small, means large; left of the dashed limit is safe."""
     figure, axes = layout(len(planes), 3)
     for axis, plane in zip(axes, planes, strict=True):
-        for spot in plane.spots:
-            look = style(spot.series)
-            costs, returns = np.array(spot.seeds)[:, 1:].T
+        for point in plane.points:
+            look = style(point.series)
+            costs, returns = np.array(point.seeds)[:, 1:].T
             marker = MARKERS[look.marker]
             axis.scatter(costs, returns, s=12, color=look.colour, marker=marker, alpha=0.5, lw=0)
             axis.scatter(
                 costs.mean(), returns.mean(), s=60, color=look.colour, marker=marker,
-                edgecolors="white", label=results.series[spot.series],
+                edgecolors="white", label=results.series[point.series],
             )  # fmt: skip
-        mark_limits(axis.axvline, [(spot.limit, spot.series) for spot in plane.spots])
-        axis.set(title=plane.task, xlabel=f"cost return: {plane.cost}", ylabel="return")
+        draw_limits(axis.axvline, [(point.limit, point.series) for point in plane.points])
+        axis.set(title=plane.task, xlabel=plane.cost.label, ylabel="return")
     legend(figure, axes)
     return figure
 
 
 def draw_sensitivities(panels: list[Sensitivity]) -> Any:
+    """Means over seeds with their intervals; the limits of a cost dashed."""
     figure, axes = layout(len(panels), 2 if len(panels) % 3 else 3)
     labels = list(dict.fromkeys(label for panel in panels for label in panel.lines))
     for axis, panel in zip(axes, panels, strict=True):
-        places = [reading.at for readings in panel.lines.values() for reading in readings]
+        places = [point.at for points in panel.lines.values() for point in points]
         width = max(places) - min(places)
-        for label, readings in panel.lines.items():
+        for label, points in panel.lines.items():
             index = labels.index(label)
             look = style(index)
-            _, at, value, low, high, _ = np.array(readings, dtype=float).T
+            _, at, value, low, high, _ = np.array(points, dtype=float).T
             # Side by side, so that no interval hides another.
             at = at + 0.015 * width * (index - (len(labels) - 1) / 2)
             axis.errorbar(
                 at, value, yerr=(value - low, high - value), color=look.colour,
                 ls=dashes(look.dash), lw=1.3, marker=MARKERS[look.marker], ms=4, label=label,
             )  # fmt: skip
-            limits = [(r.at, r.limit) for r in readings if r.limit is not None]
+            limits = [(point.at, point.limit) for point in points if point.limit is not None]
             if limits:
                 axis.plot(*zip(*limits, strict=True), color="#333333", ls=(0, (4, 3)), lw=1)
         if panel.ticks:
             axis.set_xticks(range(len(panel.ticks)), panel.ticks)
-        suffix = "" if panel.kind == "return" else f": {panel.name}"
-        axis.set(title=panel.task, xlabel=panel.field, ylabel=LABELS[panel.kind] + suffix)
+        axis.set(title=panel.task, xlabel=panel.field, ylabel=panel.quantity.label)
     legend(figure, axes)
     return figure

@@ -35,20 +35,20 @@ def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
         table.add_column(column, overflow="fold")
     bars = BARS if utf8 else PLAIN_BARS
     for name, run in zip(names, runs, strict=True):
-        kin = [other for other in runs if other.task == run.task]
+        same_task = [other for other in runs if other.task == run.task]
         costs = []
         for cost, limit in run.limits.items():
             final = run.final(f"cost/{cost}")
             sign = "<=" if final <= limit else ">" if final > limit else "?"
             called = f"{cost} " if len(run.limits) > 1 else ""
             costs.append(f"{called}{shown(final)} {sign} {number(limit)}")
-            costs.append(curve_shape(run, kin, f"cost/{cost}", bars))
-        done, asked = len(run.curves["steps"]), run.config.get("iterations", 0)
+            costs.append(curve_shape(run, same_task, f"cost/{cost}", bars))
+        done, asked = run.iterations, run.config.get("iterations", 0)
         speed = run.steps_per_second
         table.add_row(
             f"{name}\n{run.config['algo']} {run.task}",
             f"{done}" if done == asked else f"{done}/{asked}",
-            f"{shown(run.final('return'))}\n{curve_shape(run, kin, 'return', bars)}",
+            f"{shown(run.final('return'))}\n{curve_shape(run, same_task, 'return', bars)}",
             "\n".join(costs),
             "-" if math.isnan(speed) else f"{speed:,.0f}",
         )
@@ -69,11 +69,11 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     return [os.path.relpath(path, common) for path in absolute]
 
 
-def curve_shape(run: RunResult, kin: list[RunResult], key: str, bars: str) -> str:
+def curve_shape(run: RunResult, same_task: list[RunResult], key: str, bars: str) -> str:
     """A curve as a row of bars, on the scale of all runs of its task."""
     if key not in run.curves:
         return ""
-    pooled = np.concatenate([other.curves[key] for other in kin if key in other.curves])
+    pooled = np.concatenate([other.curves[key] for other in same_task if key in other.curves])
     return sparkline(run.curves[key], pooled, bars)
 
 

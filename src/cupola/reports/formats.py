@@ -33,7 +33,7 @@ class Table(NamedTuple):
 MARK = "\N{DAGGER}"
 
 
-def figure(value: float) -> str:
+def format_number(value: float) -> str:
     """A number with about three digits."""
     if math.isnan(value):
         return "-"
@@ -45,13 +45,13 @@ def figure(value: float) -> str:
     return f"{value:.1f}" if size >= 100 else f"{value:.3g}"
 
 
-def text(entry: Entry) -> str:
+def format_entry(entry: Entry) -> str:
     """An entry without its emphasis."""
     value, mark = entry.value, MARK if entry.infeasible else ""
     if isinstance(value, Estimate):
-        interval = f" [{figure(value.low)}, {figure(value.high)}]"
-        return figure(value.value) + mark + ("" if math.isnan(value.low) else interval)
-    return (figure(value) if isinstance(value, float) else str(value)) + mark
+        interval = f" [{format_number(value.low)}, {format_number(value.high)}]"
+        return format_number(value.value) + mark + ("" if math.isnan(value.low) else interval)
+    return (format_number(value) if isinstance(value, float) else str(value)) + mark
 
 
 def to_csv(table: Table) -> str:
@@ -78,7 +78,7 @@ def to_csv(table: Table) -> str:
 
 def to_markdown(table: Table) -> str:
     def shown(entry: Entry) -> str:
-        words = text(entry).replace("|", "\\|")
+        words = format_entry(entry).replace("|", "\\|")
         return f"**{words}**" if entry.bold else words
 
     lines = [f"## {table.title}", "", f"| {' | '.join(table.columns)} |"]
@@ -107,7 +107,7 @@ def to_latex(table: Table) -> str:
     """A table for \\usepackage{booktabs}."""
 
     def shown(entry: Entry) -> str:
-        words = latex_escape(text(entry))
+        words = latex_escape(format_entry(entry))
         return rf"\textbf{{{words}}}" if entry.bold else words
 
     lines = [
@@ -135,7 +135,7 @@ def to_html(table: Table) -> str:
         if not isinstance(entry.value, str):
             classes.append("number")
         chosen = f' class="{" ".join(classes)}"' if classes else ""
-        words = html.escape(text(entry))
+        words = html.escape(format_entry(entry))
         if isinstance(entry.value, Estimate):
             words = re.sub(r"(\[.*\])", r'<span class="interval">\1</span>', words)
         return f"<td{chosen}>{words}</td>"

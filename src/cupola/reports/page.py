@@ -1,4 +1,4 @@
-"""One self-contained page of a sweep or of any runs; figures and tables as files beside it."""
+"""One self-contained page of a sweep or of any runs; figures, tables and curves beside it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from cupola.errors import CupolaError
-from cupola.reports import formats, panels, tables
+from cupola.reports import curves, formats, panels, tables
 from cupola.reports.charts import write_figures
 from cupola.reports.formats import Table
 from cupola.reports.panels import Curve, Plane, Sensitivity
@@ -26,7 +26,7 @@ PALETTE_SIZE = 32
 
 
 def write_report(results: Results, page: Path) -> Path:
-    """Write the page, and the folder of figures and tables beside it; give that folder."""
+    """Write the page, and the folder of figures, tables and curves beside it; return the folder."""
     folder = page.with_suffix("")
     if not any(run.curves for run in results.runs):
         reasons = [f"; {run.name}: {run.reason}" for run in results.runs if run.reason]
@@ -34,7 +34,7 @@ def write_report(results: Results, page: Path) -> Path:
             f"there is nothing to report yet: no run has an iteration{''.join(reasons[:1])}"
         )
     points = panels.points_per_run(results)
-    found = tables.all_tables(results)
+    found = [table for table in tables.all_tables(results) if table.rows]
     with writing(page.parent):
         for part in ("figures", "tables"):
             (folder / part).mkdir(parents=True, exist_ok=True)
@@ -43,6 +43,7 @@ def write_report(results: Results, page: Path) -> Path:
                 write_atomically(
                     folder / "tables" / f"{table.key}.{suffix}", render(table).encode()
                 )
+        write_atomically(folder / curves.FILE_NAME, curves.encode(results))
         write_figures(results, folder / "figures", points)
         write_atomically(page, make_page(results, found, points).encode())
     return folder
@@ -53,7 +54,7 @@ RENDERERS = {"csv": formats.to_csv, "md": formats.to_markdown, "tex": formats.to
 
 def make_page(results: Results, found: list[Table], points: int) -> str:
     summary, *others = found
-    longest = max((len(run.curves.get("steps", ())) for run in results.runs), default=0)
+    longest = max((run.iterations for run in results.runs), default=0)
     thinned = ""
     if longest > points:
         thinned = f" Every point is a mean over {math.ceil(longest / points)} iterations."
@@ -63,7 +64,7 @@ def make_page(results: Results, found: list[Table], points: int) -> str:
         "failures": failures(results.runs),
         "thinned": thinned,
         "summary": formats.to_html(summary),
-        "tables": "\n".join(section(table) for table in others if table.rows),
+        "tables": "\n".join(section(table) for table in others),
         "configs": configs(results),
         "data": embed(page_data(results, points)),
         "css": asset("page.css"),
@@ -93,7 +94,11 @@ def failures(runs: Iterable[RunResult]) -> str:
     failed = [run for run in runs if run.state == "failed"]
     if not failed:
         return ""
-    items = (f"<li><b>{html.escape(r.name)}</b>: {html.escape(r.reason)}</li>" for r in failed)
+    reasons = (f": {run.reason}" if run.reason else "" for run in failed)
+    items = (
+        f"<li><b>{html.escape(run.name)}</b>{html.escape(reason)}</li>"
+        for run, reason in zip(failed, reasons, strict=True)
+    )
     return f'<div class="failures"><p>Failed:</p><ul>{"".join(items)}</ul></div>'
 
 
@@ -105,7 +110,10 @@ def section(table: Table) -> str:
 
 
 def configs(results: Results) -> str:
-    """The versions that ran, and the settings of every algorithm or variant."""
+    """The versions that ran, and the settings of every algorithm or variant.
+
+    Nothing where they are not known: a file of curves does not hold them.
+    """
     parts = []
     versions = Counter(
         ", ".join(f"{k} {v}" for k, v in run_versions(run).items())
@@ -125,7 +133,9 @@ def configs(results: Results) -> str:
                 f'<details class="config printed"><summary>{html.escape(series)}</summary>'
                 f'<div class="wide"><table><tbody>{rows}</tbody></table></div></details>'
             )
-    return "\n".join(parts)
+    if not parts:
+        return ""
+    return "\n".join(["<section><h2>Configuration and versions</h2>", *parts, "</section>"])
 
 
 def run_versions(run: RunResult) -> dict[str, str]:
@@ -166,42 +176,42 @@ def curve_data(curve: Curve) -> dict[str, Any]:
         }
         for line in curve.lines
     ]
-    return {"task": curve.task, "kind": curve.kind, "name": curve.name, "lines": lines}
+    quantity = curve.quantity
+    return {"task": curve.task, "kind": quantity.kind, "label": quantity.label, "lines": lines}
 
 
 def plane_data(plane: Plane) -> dict[str, Any]:
-    spots = [
+    points = [
         {
-            "s": spot.series,
-            "seeds": [[seed, *rounded(np.array(where))] for seed, *where in spot.seeds],
-            "limit": spot.limit,
+            "s": point.series,
+            "seeds": [[seed, *rounded(np.array(where))] for seed, *where in point.seeds],
+            "limit": point.limit,
         }
-        for spot in plane.spots
+        for point in plane.points
     ]
-    return {"task": plane.task, "cost": plane.cost, "spots": spots}
+    return {"task": plane.task, "label": plane.cost.label, "points": points}
 
 
 def sensitivity_data(panel: Sensitivity) -> dict[str, Any]:
     lines = []
-    for label, readings in panel.lines.items():
-        known = [r for r in readings if math.isfinite(r.value)]
+    for label, points in panel.lines.items():
+        known = [point for point in points if math.isfinite(point.value)]
         shown = [
             {
-                "s": r.series,
-                "at": r.at,
-                "value": r.value,
-                "low": None if math.isnan(r.low) else r.low,
-                "high": None if math.isnan(r.high) else r.high,
-                "limit": r.limit,
+                "s": point.series,
+                "at": point.at,
+                "value": point.value,
+                "low": None if math.isnan(point.low) else point.low,
+                "high": None if math.isnan(point.high) else point.high,
+                "limit": point.limit,
             }
-            for r in known
+            for point in known
         ]
-        lines.append({"label": label, "readings": shown})
+        lines.append({"label": label, "points": shown})
     return {
         "field": panel.field,
         "task": panel.task,
-        "kind": panel.kind,
-        "name": panel.name,
+        "label": panel.quantity.label,
         "ticks": panel.ticks,
         "lines": lines,
     }

@@ -1,4 +1,8 @@
-"""What the report's page and the figures draw: the same panels, as plain data."""
+"""What the charts of a report show, as plain data.
+
+`charts.py` draws these panels as PNG and SVG, `assets/page.js` draws them in the page. Both take
+the limits, the dashed lines, from here: see `Quantity.limit`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ import numpy as np
 from cupola.reports import statistics
 from cupola.reports.results import Results, RunResult
 from cupola.reports.statistics import estimate
-from cupola.sweeps.grid import text_of
+from cupola.sweeps.cells import text_of
 
 # Okabe and Ito's palette, which all kinds of colour vision tell apart; grey stands for its yellow,
 # which is too pale for lines.
@@ -20,8 +24,8 @@ COLOURS = (
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 MARKERS = ("circle", "square", "triangle", "diamond")
 MOST_POINTS, FEWEST_POINTS = 500, 40
-BUDGET = 700_000
-"""Numbers in the page's curves: about seven bytes each."""
+MOST_NUMBERS = 700_000
+"""In all curves of the page: about seven bytes each."""
 
 
 class Style(NamedTuple):
@@ -38,6 +42,30 @@ def style(index: int) -> Style:
     return Style(COLOURS[index % len(COLOURS)], DASHES[lap % len(DASHES)], marker)
 
 
+class Quantity(NamedTuple):
+    """What a panel shows of the runs."""
+
+    kind: str  # return, cost or multiplier
+    cost: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name in the metrics of a run."""
+        prefix = {"return": "return", "cost": "cost/", "multiplier": "nu/"}[self.kind]
+        return prefix + self.cost
+
+    @property
+    def label(self) -> str:
+        if self.kind == "return":
+            return "return"
+        name = {"cost": "cost return", "multiplier": "Lagrange multiplier"}[self.kind]
+        return f"{name}: {self.cost}"
+
+    def limit(self, runs: list[RunResult]) -> float | None:
+        """Where the dashed line of these runs is drawn; None unless this is a cost."""
+        return runs[0].limits.get(self.cost) if self.kind == "cost" else None
+
+
 class Line(NamedTuple):
     """The seeds of one series over the environment steps."""
 
@@ -48,29 +76,30 @@ class Line(NamedTuple):
 
 
 class Curve(NamedTuple):
-    """A panel over the training: return, a cost or a price."""
+    """A panel over the training."""
 
     task: str
-    kind: str  # return, cost or price
-    name: str
+    quantity: Quantity
     lines: list[Line]
 
 
-class Spot(NamedTuple):
+class PlanePoint(NamedTuple):
     """One series in the plane of cost and return."""
 
     series: int
     seeds: list[tuple[int, float, float]]  # seed, cost, return
-    limit: float
+    limit: float | None
 
 
 class Plane(NamedTuple):
+    """A panel of final returns over final costs."""
+
     task: str
-    cost: str
-    spots: list[Spot]
+    cost: Quantity
+    points: list[PlanePoint]
 
 
-class Reading(NamedTuple):
+class SensitivityPoint(NamedTuple):
     """A final value with its interval at one value of a varied field."""
 
     series: int
@@ -82,51 +111,54 @@ class Reading(NamedTuple):
 
 
 class Sensitivity(NamedTuple):
-    """A final value over a varied field, the rest held."""
+    """A panel of final values over a varied field, all else equal."""
 
     field: str
     task: str
-    kind: str
-    name: str
+    quantity: Quantity
     ticks: list[str] | None
     """Names of the values 0, 1, ... of a field that is not a number."""
-    lines: dict[str, list[Reading]]
+    lines: dict[str, list[SensitivityPoint]]
+
+
+def quantities(results: Results, task: str, *kinds: str) -> list[Quantity]:
+    """The return, and one of each kind per cost."""
+    costs = results.costs_of(task)
+    return [Quantity("return"), *(Quantity(kind, cost) for kind in kinds for cost in costs)]
 
 
 def points_per_run(results: Results) -> int:
     """How finely curves are drawn, so that the page stays small."""
-    keys = ("return", "cost/", "nu/")
-    curves = sum(sum(key.startswith(keys) for key in run.curves) for run in results.runs)
-    return max(FEWEST_POINTS, min(MOST_POINTS, BUDGET // max(1, curves)))
+    curves = sum(
+        key == "return" or key.startswith(("cost/", "nu/"))
+        for run in results.runs
+        for key in run.curves
+    )
+    return max(FEWEST_POINTS, min(MOST_POINTS, MOST_NUMBERS // max(1, curves)))
 
 
 def curves(results: Results, points: int) -> list[Curve]:
     found = []
     for task in results.tasks:
-        costs = results.costs_of(task)
-        wanted = [("return", "return", "return")]
-        wanted += [("cost", name, f"cost/{name}") for name in costs]
-        wanted += [("price", name, f"nu/{name}") for name in costs]
-        for kind, name, key in wanted:
+        for quantity in quantities(results, task, "cost", "multiplier"):
             lines = []
             for index, series in enumerate(results.series):
-                runs = [run for run in results.group(task, series) if key in run.curves]
+                runs = [run for run in results.group(task, series) if quantity.key in run.curves]
                 if runs:
-                    limit = runs[0].limits.get(name) if kind == "cost" else None
-                    lines.append(line(index, runs, key, limit, points))
+                    lines.append(line(index, runs, quantity, points))
             if lines:
-                found.append(Curve(task, kind, name, lines))
+                found.append(Curve(task, quantity, lines))
     return found
 
 
-def line(index: int, runs: list[RunResult], key: str, limit: float | None, points: int) -> Line:
+def line(index: int, runs: list[RunResult], quantity: Quantity, points: int) -> Line:
     longest = max((run.curves["steps"] for run in runs), key=len)
     bucket = max(1, math.ceil(len(longest) / points))
     return Line(
         index,
         thin(longest, bucket),
-        [thin(run.curves[key], bucket) for run in runs],
-        limit,
+        [thin(run.curves[quantity.key], bucket) for run in runs],
+        quantity.limit(runs),
     )
 
 
@@ -144,16 +176,16 @@ def thin(values: np.ndarray, bucket: int) -> np.ndarray:
 def planes(results: Results) -> list[Plane]:
     found = []
     for task in results.tasks:
-        for cost in results.costs_of(task):
-            spots = []
+        for name in results.costs_of(task):
+            cost, points = Quantity("cost", name), []
             for index, series in enumerate(results.series):
-                runs = [r for r in results.group(task, series) if r.finished and cost in r.limits]
-                seeds = [(r.seed, r.final(f"cost/{cost}"), r.final("return")) for r in runs]
+                runs = [r for r in results.group(task, series) if r.finished and name in r.limits]
+                seeds = [(run.seed, run.final(cost.key), run.final("return")) for run in runs]
                 seeds = [seed for seed in seeds if all(map(math.isfinite, seed))]
                 if seeds:
-                    spots.append(Spot(index, seeds, runs[0].limits[cost]))
-            if spots:
-                found.append(Plane(task, cost, spots))
+                    points.append(PlanePoint(index, seeds, cost.limit(runs)))
+            if points:
+                found.append(Plane(task, cost, points))
     return found
 
 
@@ -169,21 +201,19 @@ def sensitivities(results: Results) -> list[Sensitivity]:
         numeric = all(is_number(value) for value in values.values())
         at = {t: float(v) if numeric else float(i) for i, (t, v) in enumerate(values.items())}
         for task in results.tasks:
-            wanted = [("return", "return", "return")]
-            wanted += [("cost", name, f"cost/{name}") for name in results.costs_of(task)]
-            for kind, name, key in wanted:
-                lines: dict[str, list[Reading]] = {}
+            for quantity in quantities(results, task, "cost"):
+                lines: dict[str, list[SensitivityPoint]] = {}
                 for label, value, runs in slices(results, task, field):
-                    strata = [np.array([run.final(key) for run in runs])]
-                    limit = runs[0].limits.get(name) if kind == "cost" else None
+                    final = estimate(
+                        [np.array([run.final(quantity.key) for run in runs])], statistics.mean
+                    )
                     series = results.series.index(runs[0].series)
-                    middle = estimate(strata, statistics.mean)
-                    reading = Reading(series, at[value], *middle, limit)
-                    lines.setdefault(label, []).append(reading)
+                    point = SensitivityPoint(series, at[value], *final, quantity.limit(runs))
+                    lines.setdefault(label, []).append(point)
                 if lines:
-                    lines = {k: sorted(v, key=lambda r: r.at) for k, v in lines.items()}
+                    lines = {k: sorted(v, key=lambda p: p.at) for k, v in lines.items()}
                     ticks = None if numeric else list(values)
-                    found.append(Sensitivity(field, task, kind, name, ticks, lines))
+                    found.append(Sensitivity(field, task, quantity, ticks, lines))
     return found
 
 

@@ -1,4 +1,4 @@
-"""What a directory of runs has to say: the cells of a sweep, or any runs below a folder."""
+"""The results of runs: the cells of a sweep, or any runs below a directory."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import numpy as np
 from cupola.errors import CupolaError
 from cupola.reports import statistics
 from cupola.runs.directory import RunDirectory, reaching
-from cupola.sweeps.directory import MINOR, SweepDirectory, read_json
-from cupola.sweeps.grid import text_of
+from cupola.sweeps.cells import text_of
+from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory, read_json
 
 Curves = dict[str, np.ndarray]
 
@@ -32,7 +32,10 @@ class RunResult:
     """The fields that vary beside algorithm, task and seed."""
     state: str
     reason: str
+    limits: dict[str, float] = field(default_factory=dict)
+    """By the name of the cost. All tables, and all dashed lines in charts, take them from here."""
     config: dict[str, Any] = field(default_factory=dict)
+    """The settings; empty for a run that comes from a file of curves."""
     curves: Curves = field(default_factory=dict)
     """Arrays [T] by the keys of metrics.jsonl; NaN where a value is not known."""
     seconds: np.ndarray = field(default_factory=lambda: np.zeros((0, 2)))
@@ -47,15 +50,16 @@ class RunResult:
 
     @property
     def costs(self) -> list[str]:
-        return list(self.config.get("limits", {}))
+        return list(self.limits)
 
     @property
-    def limits(self) -> dict[str, float]:
-        return self.config.get("limits", {})
+    def iterations(self) -> int:
+        """How many iterations there are so far."""
+        return len(self.curves.get("steps", ()))
 
     @property
     def finished(self) -> bool:
-        return self.state == "finished" and len(self.curves.get("steps", ())) > 0
+        return self.state == "finished" and self.iterations > 0
 
     def final(self, key: str) -> float:
         return statistics.final(self.curves[key]) if key in self.curves else math.nan
@@ -73,9 +77,9 @@ class RunResult:
 
     @cached_property
     def first_feasible(self) -> float:
-        costs = np.array([self.curves[f"cost/{name}"] for name in self.costs])
-        if not self.costs:
+        if not self.costs or not self.iterations:
             return math.nan
+        costs = np.array([self.curves[f"cost/{name}"] for name in self.costs])
         return statistics.first_feasible(
             self.curves["steps"], costs, np.array(list(self.limits.values()))
         )
@@ -115,7 +119,7 @@ class Results:
         return list(dict.fromkeys(key for run in self.runs for key in run.point))
 
     def group(self, task: str, series: str) -> list[RunResult]:
-        """The seeds of one cell of the table."""
+        """The runs, one per seed, of a series on a task."""
         return [run for run in self.runs if (run.task, run.series) == (task, series)]
 
     def costs_of(self, task: str) -> list[str]:
@@ -144,13 +148,13 @@ def is_run(config: Path) -> bool:
 def load_sweep(sweep: SweepDirectory) -> Results:
     runs = []
     for name, cell in sweep.cells.items():
-        standing, path = sweep.standing(name), sweep.run_path(name)
+        status, path = sweep.status(name), sweep.run_path(name)
         known: dict[str, Any] = {}
         if (path / "config.json").is_file():
-            known = contents(path)
+            known = read_run(path)
         runs.append(
             RunResult(
-                name, cell.label, cell.task, cell.seed, cell.point, standing.state, standing.reason,
+                name, cell.label, cell.task, cell.seed, cell.point, status.state, status.reason,
                 **known, result=sweep.result(name) or {},
             )
         )  # fmt: skip
@@ -160,13 +164,13 @@ def load_sweep(sweep: SweepDirectory) -> Results:
 def load_runs(paths: Iterable[Path]) -> list[RunResult]:
     """Single runs, told apart by the fields in which those of one algorithm and task differ."""
     paths = list(paths)
-    known = [contents(path) for path in paths]
+    known = [read_run(path) for path in paths]
     runs = []
     for path, part in zip(paths, known, strict=True):
         config = part["config"]
-        kin = [o["config"] for o in known if same_problem(o["config"], config)]
-        whole = len(part["curves"].get("steps", ())) == config.get("iterations")
-        mine, theirs = facts(config), [facts(other) for other in kin]
+        peers = [o["config"] for o in known if same_problem(o["config"], config)]
+        complete = len(part["curves"].get("steps", ())) == config.get("iterations")
+        mine, theirs = settings(config), [settings(other) for other in peers]
         runs.append(
             RunResult(
                 name=str(path),
@@ -174,12 +178,12 @@ def load_runs(paths: Iterable[Path]) -> list[RunResult]:
                 task=config["task"],
                 seed=config.get("seed", 0),
                 point={k: v for k, v in mine.items() if any(o.get(k) != v for o in theirs)},
-                state="finished" if whole else "interrupted",
+                state="finished" if complete else "interrupted",
                 reason="",
                 **part,
                 result=read_json(path / "result.json") or {},
             )
-        )  # fmt: skip
+        )
     return runs
 
 
@@ -187,16 +191,18 @@ def same_problem(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return (one["algo"], one["task"]) == (other["algo"], other["task"])
 
 
-def facts(config: dict[str, Any]) -> dict[str, Any]:
+def settings(config: dict[str, Any]) -> dict[str, Any]:
     """All settings of a run that can change its results, but for the seed."""
     limits = config["limits"]
     limit = next(iter(limits.values())) if len(limits) == 1 else limits
-    own = {k: v for k, v in config.items() if k not in (*MINOR, "seed", "algorithm", "limits")}
+    own = {
+        k: v for k, v in config.items() if k not in (*NOT_COMPARED, "seed", "algorithm", "limits")
+    }
     return own | {"limit": limit} | config["algorithm"]
 
 
-def contents(path: Path) -> dict[str, Any]:
-    """Config, curves and timings of a run directory."""
+def read_run(path: Path) -> dict[str, Any]:
+    """Config, limits, curves and timings of a run directory: fields of `RunResult`."""
     run = RunDirectory.open(path)
     metrics, timings = run.metrics(), run.timings()
     config = run.config()
@@ -205,6 +211,7 @@ def contents(path: Path) -> dict[str, Any]:
     seconds = [(t["rollout_seconds"], t["update_seconds"]) for t in timings]
     return {
         "config": config,
+        "limits": config.get("limits", {}),
         "curves": curves,
         "seconds": np.array(seconds, float).reshape(len(seconds), 2),
     }

@@ -6,7 +6,7 @@ Definitions, for a run with cost returns J_k and limits b over iterations k = 1.
 - interquartile mean: the mean of the middle half, of all seeds (and tasks) together;
 - interval: 95 %, percentile bootstrap over seeds, each task's seeds resampled among themselves;
 - cumulative violation: sum_k max(0, J_k - b); regret in cost: sum_k (J_k - b), in which safe
-  iterations pay for unsafe ones;
+  iterations offset unsafe ones;
 - first feasible: environment steps up to the first iteration in which all costs are within limits.
 """
 
@@ -22,7 +22,7 @@ CONFIDENCE = 0.95
 RESAMPLES = 9999
 
 Strata = Sequence[np.ndarray]
-"""One array of scores a task: [..., seeds of that task]."""
+"""One array of scores per task: [..., seeds of that task]."""
 Statistic = Callable[[Strata], np.ndarray]
 """Reduces the last axis of every stratum, and the strata, to one number."""
 

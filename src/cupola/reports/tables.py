@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from cupola.reports import statistics
-from cupola.reports.formats import MARK, Entry, Table, Value, figure
+from cupola.reports.formats import MARK, Entry, Table, Value, format_number
 from cupola.reports.results import Results, RunResult
 from cupola.reports.statistics import Estimate, estimate
 
@@ -38,7 +38,7 @@ def mean(values: list[float]) -> Estimate:
     return estimate([np.array(values)], statistics.mean)
 
 
-def middle(values: list[float]) -> Estimate:
+def iqm(values: list[float]) -> Estimate:
     return estimate([np.array(values)], statistics.interquartile_mean)
 
 
@@ -65,7 +65,9 @@ def summary(results: Results) -> Table:
             limits = {
                 r.limits[cost] for runs in finished.values() for r in runs if cost in r.limits
             }
-            limit = " to ".join(dict.fromkeys(figure(end(limits)) for end in (min, max) if limits))
+            limit = " to ".join(
+                dict.fromkeys(format_number(end(limits)) for end in (min, max) if limits)
+            )
             line = [Entry(""), Entry(f"{cost} (limit {limit})" if limit else cost)]
             for s in results.series:
                 mine = [run for run in finished[s] if cost in run.limits]
@@ -114,13 +116,13 @@ def performance(results: Results) -> Table:
                     Entry(series),
                     Entry(seeds),
                     Entry(mean(returns)),
-                    Entry(middle(returns)),
+                    Entry(iqm(returns)),
                     Entry(returns[lowest]),
                     Entry(runs[lowest].seed),
                     Entry(cost or "-"),
                     Entry(limit),
                     Entry(mean(finals), infeasible=mean(finals).value > limit),
-                    Entry(middle(finals), infeasible=middle(finals).value > limit),
+                    Entry(iqm(finals), infeasible=iqm(finals).value > limit),
                     Entry(within),
                     Entry(finals[highest], infeasible=finals[highest] > limit),
                     Entry(runs[highest].seed),
@@ -157,7 +159,7 @@ def safety(results: Results) -> Table:
     note = (
         "Over the whole training, J the cost return of an iteration and b its limit: cumulative"
         " violation is the sum over iterations of max(0, J - b), regret that of J - b, in which"
-        " safe iterations pay for unsafe ones. First feasible: all costs within"
+        " safe iterations make up for unsafe ones. First feasible: all costs within"
         " limits; median over seeds."
     )
     return Table("safety", "Safety during training", columns, rows, note)
@@ -238,8 +240,8 @@ def cost_ratio(run: RunResult) -> float:
 
 def timings(results: Results) -> Table:
     columns = [
-        *("task", "algorithm", "steps/s", "seconds an iteration", "of it rollout"),
-        "minutes a run",
+        *("task", "algorithm", "steps/s", "seconds per iteration", "of it rollout"),
+        "minutes per run",
     ]
     rows = []
     for task, series, _, runs in groups(results):
@@ -262,26 +264,36 @@ def timings(results: Results) -> Table:
 
 
 def runs(results: Results) -> Table:
-    """One line a run, with everything that the other tables are made of."""
-    names = list(dict.fromkeys(name for run in results.runs for name in run.costs))
-    columns = ["run", "task", "algorithm", "seed", "state", "iterations", "return"]
-    for name in names:
-        columns += [f"{name}", f"{name}, limit", f"{name}, violation", f"{name}, regret"]
-    columns += ["steps to first feasible", "return, sampled", "return, deterministic", "steps/s"]
-    columns += ["reason"]
-    rows = []
-    for run in results.runs:
-        line: list[Value] = [run.name, run.task, run.series, run.seed, run.state]
-        known = len(run.curves.get("steps", ())) > 0
-        line += [len(run.curves.get("steps", ())), run.final("return")]
-        for name in names:
-            if known and name in run.limits:
-                final = run.final(f"cost/{name}")
-                line += [final, run.limits[name], run.violation(name), run.regret(name)]
-            else:
-                line += [math.nan] * 4
-        line += [run.first_feasible if known else math.nan]
-        line += [run.evaluated("sampled"), run.evaluated("deterministic"), run.steps_per_second]
-        rows.append([Entry(value) for value in (*line, run.reason)])
+    """One row per run, with everything that the other tables are made of."""
+    costs = list(dict.fromkeys(name for run in results.runs for name in run.costs))
+    lines = [run_values(run, costs) for run in results.runs]
+    columns = [
+        name
+        for name in lines[0]
+        if name not in IF_KNOWN or any(line[name] not in ("", "-") for line in lines)
+    ]
+    rows = [[Entry(line[name]) for name in columns] for line in lines]
     note = "The last tenth of what there is, also of runs that are not finished."
     return Table("runs", "Runs", columns, rows, note)
+
+
+IF_KNOWN = ("return, sampled", "return, deterministic", "steps/s", "reason")
+"""Columns that are left out where no run has them: a file of curves does not hold them."""
+
+
+def run_values(run: RunResult, costs: list[str]) -> dict[str, Value]:
+    """The values of a run by their columns; "-" where one is not known."""
+    values: dict[str, Value] = {"run": run.name, "task": run.task, "algorithm": run.series}
+    values |= {"seed": run.seed, "state": run.state, "iterations": run.iterations}
+    values |= {"return": run.final("return"), "episode length": run.final("length")}
+    for cost in costs:
+        known = run.iterations > 0 and cost in run.limits
+        values[cost] = run.final(f"cost/{cost}")
+        values[f"{cost}, limit"] = run.limits[cost] if known else math.nan
+        values[f"{cost}, violation"] = run.violation(cost) if known else math.nan
+        values[f"{cost}, regret"] = run.regret(cost) if known else math.nan
+    values |= {"steps to first feasible": run.first_feasible}
+    values |= {"return, sampled": run.evaluated("sampled")}
+    values |= {"return, deterministic": run.evaluated("deterministic")}
+    values |= {"steps/s": run.steps_per_second, "reason": run.reason}
+    return {key: "-" if value != value else value for key, value in values.items()}

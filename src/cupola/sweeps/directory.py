@@ -24,23 +24,22 @@ from typing import Any, Literal, NamedTuple
 from cupola.errors import CupolaError, in_words
 from cupola.runs.checkpoints import write_atomically
 from cupola.runs.directory import RunDirectory, reaching
-from cupola.sweeps.grid import Cell, Experiment
+from cupola.sweeps.cells import Cell, Experiment
 from cupola.version import __version__
 
 LOCK_SECONDS = 20.0
 """How long to wait for a lock: what holds it may be dying."""
-MINOR = ("cupola", "threads", "checkpoint_every", "keep_checkpoints")
+NOT_COMPARED = ("cupola", "threads", "checkpoint_every", "keep_checkpoints")
 """What a config holds that does not change the results."""
 
 State = Literal["waiting", "interrupted", "running", "finished", "failed"]
 
 
-class Standing(NamedTuple):
-    """Where a cell is."""
+class CellStatus(NamedTuple):
+    """The state of a cell, and why it failed if it did."""
 
     state: State
     reason: str = ""
-    """Why it failed."""
 
 
 class SweepDirectory:
@@ -118,15 +117,15 @@ class SweepDirectory:
         """Evaluations and versions of a finished cell."""
         return read_json(self.run_path(name) / "result.json")
 
-    def standing(self, name: str) -> Standing:
+    def status(self, name: str) -> CellStatus:
         result = self.result(name)
         if result and result.get("episodes") == self.experiment.evaluation_episodes:
-            return Standing("finished")
+            return CellStatus("finished")
         failure = read_json(self.failure_path(name))
         if failure:
-            return Standing("failed", str(failure.get("reason", "no reason was recorded")))
+            return CellStatus("failed", str(failure.get("reason", "no reason was recorded")))
         begun = (self.run_path(name) / "config.json").exists()
-        return Standing("interrupted" if begun else "waiting")
+        return CellStatus("interrupted" if begun else "waiting")
 
     def failure_path(self, name: str) -> Path:
         return self.path / "failures" / f"{name}.json"
@@ -171,7 +170,7 @@ class SweepDirectory:
                         file.unlink()
                 shutil.rmtree(run)
 
-    def strangers(self) -> list[str]:
+    def unlisted(self) -> list[str]:
         """Runs in the directory that the experiment does not list."""
         return sorted(
             file.parent.name
@@ -187,7 +186,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         f"{field} {a.get(field)} -> {b.get(field)}"
         for a, b in pairs
         for field in dict.fromkeys((*a, *b))
-        if field not in (*MINOR, "algorithm") and a.get(field) != b.get(field)
+        if field not in (*NOT_COMPARED, "algorithm") and a.get(field) != b.get(field)
     ]
 
 
@@ -216,7 +215,7 @@ def writing(path: Path) -> AbstractContextManager[None]:
 
 
 def write_json(path: Path, record: dict[str, Any]) -> None:
-    write_atomically(path, (json.dumps(plain(record), indent=1) + "\n").encode())
+    write_atomically(path, (json.dumps(json_value(record), indent=1) + "\n").encode())
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
@@ -228,12 +227,12 @@ def read_json(path: Path) -> dict[str, Any] | None:
     return record if isinstance(record, dict) else None
 
 
-def plain(value: Any) -> Any:
+def json_value(value: Any) -> Any:
     """The value as strict JSON can hold it: infinity as the word, what is not a number as null."""
     if isinstance(value, dict):
-        return {key: plain(part) for key, part in value.items()}
+        return {key: json_value(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
+        return [json_value(part) for part in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else "inf" if value > 0 else "-inf"
     return value

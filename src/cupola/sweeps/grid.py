@@ -21,85 +21,24 @@ A field is one of `RunOptions` or of the algorithm's `Config`, or `preset`, or `
 from __future__ import annotations
 
 import dataclasses
-import functools
-import math
 import os
-import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cupola.algos import load_algorithm
-from cupola.config import RunConfig, RunOptions, resolve
+from cupola.config import RunOptions
 from cupola.errors import CupolaError, unknown
-from cupola.tasks import specs
-from cupola.tasks.base import TaskSpec
-
-Fields = dict[str, Any]
+from cupola.sweeps.cells import SPECIAL_FIELDS, Cell, Experiment, Fields, cell_name, slug
 
 KEYS = (
     *("name", "iterations", "algorithms", "tasks", "seeds", "evaluation_episodes"),
     *("shared", "grid", "override", "resources"),
 )
-BESIDE_FIELDS = ("preset", "limit")
 DEFAULTS: Fields = {"threads": 1, "keep_checkpoints": 1}
-"""One core a cell; one checkpoint: finished cells look the same however often they stopped."""
-
-
-@dataclass(frozen=True)
-class Cell:
-    """One run of a sweep."""
-
-    name: str
-    label: str
-    """The algorithm, as the file calls it."""
-    task: str
-    seed: int
-    point: Fields
-    """The values of the fields that the grid varies."""
-    algo: str
-    fields: Fields
-    """All that is not a default: fields, and perhaps `preset` and `limit`."""
-
-    def arguments(self) -> Fields:
-        """Keywords of `cupola.train`."""
-        fields = {k: v for k, v in self.fields.items() if k not in BESIDE_FIELDS}
-        preset = self.fields.get("preset", "paper")
-        return {"preset": preset, "limits": self.fields.get("limit"), "seed": self.seed, **fields}
-
-    @property
-    def iterations(self) -> int:
-        return self.fields.get("iterations", RunOptions.iterations)
-
-    def resolve(self) -> RunConfig | None:
-        """The checked config; None where the task is not known, which only this cell's run says."""
-        arguments = self.arguments()
-        preset, limits = arguments.pop("preset"), arguments.pop("limits")
-        spec = known_tasks().get(self.task)
-        if spec is None:
-            resolve(self.algo, TaskSpec(self.task, 1, 1, (), 1), preset, None, arguments)
-            return None
-        return resolve(self.algo, spec, preset, limits, arguments)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A parsed and checked experiment file."""
-
-    name: str
-    cells: tuple[Cell, ...]
-    evaluation_episodes: int = 20
-    resources: dict[str, float] = dataclasses.field(default_factory=dict)
-    """What a cell needs of a cluster beside cores: `memory_gb`, or names of the cluster's own."""
-
-
-@functools.cache
-def known_tasks() -> dict[str, TaskSpec]:
-    """Looked up once: a grid may have thousands of cells."""
-    return specs()
+"""One core per cell; one checkpoint: finished cells look the same however often they stopped."""
 
 
 class Variant(NamedTuple):
@@ -154,7 +93,7 @@ def parse(record: Fields, default_name: str) -> Experiment:
         )
     ]
     cells = override(cells, listed(record.get("override", []), "override", may_be_empty=True))
-    refuse_twins(cells)
+    refuse_duplicates(cells)
     for cell in cells:
         try:
             cell.resolve()
@@ -178,7 +117,9 @@ EXAMPLES = {
 def table(record: Fields, key: str) -> Fields:
     value = record.get(key, {})
     if not isinstance(value, dict):
-        raise CupolaError(f"{key!r} must be a table: write [{key}] and one field a line below it.")
+        raise CupolaError(
+            f"{key!r} must be a table: write [{key}] and one field per line below it."
+        )
     return value
 
 
@@ -227,7 +168,7 @@ def variant(entry: Any) -> Variant:
 def field_names(algo: str) -> list[str]:
     options = [field.name for field in dataclasses.fields(RunOptions) if field.name != "seed"]
     own = [field.name for field in dataclasses.fields(load_algorithm(algo).Config)]
-    return [*BESIDE_FIELDS, *options, *own]
+    return [*SPECIAL_FIELDS, *options, *own]
 
 
 def check_fields(variants: Iterable[Variant], shared: Iterable[str]) -> None:
@@ -249,8 +190,7 @@ def check_fields(variants: Iterable[Variant], shared: Iterable[str]) -> None:
 
 
 def make_cell(one: Variant, task: str, seed: int, point: Fields, shared: Fields) -> Cell:
-    varied = [f"{field}={text_of(value)}" for field, value in point.items()]
-    name = slug("-".join((one.label, task, *varied, str(seed))))
+    name = cell_name(one.label, task, point, seed)
     fields = DEFAULTS | shared | one.fields | point
     return Cell(name, one.label, task, seed, point, one.algo, checked(fields))
 
@@ -306,7 +246,7 @@ def checked(fields: Fields) -> Fields:
     return fields
 
 
-def refuse_twins(cells: list[Cell]) -> None:
+def refuse_duplicates(cells: list[Cell]) -> None:
     found: set[str] = set()
     for cell in cells:
         # Not all file systems tell capitals apart.
@@ -316,21 +256,3 @@ def refuse_twins(cells: list[Cell]) -> None:
                 ' once, and tell variants apart with { name = "...", algorithm = "..." }.'
             )
         found.add(cell.name.lower())
-
-
-def text_of(value: Any) -> str:
-    """A field's value, short."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return "x".join(text_of(part) for part in value)
-    if isinstance(value, dict):
-        return "+".join(f"{key}{text_of(part)}" for key, part in value.items())
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        return str(int(value)) if abs(value) < 1e6 else f"{value:g}"
-    return str(value)
-
-
-def slug(text: str) -> str:
-    """A text as a file may be called."""
-    return re.sub(r"[^\w.+=-]", "_", text, flags=re.ASCII).lstrip(".")

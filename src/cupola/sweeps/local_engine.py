@@ -8,9 +8,9 @@ from typing import NamedTuple
 from cupola.cores import core_ids
 from cupola.errors import CupolaError
 from cupola.sweeps import worker
+from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import SweepDirectory, writing
-from cupola.sweeps.grid import Cell
-from cupola.sweeps.loop import Ending
+from cupola.sweeps.loop import WorkerExit
 
 
 class Job(NamedTuple):
@@ -45,13 +45,13 @@ class LocalPool:
             process = worker.start(self._sweep.path, cell.name, log, chosen)
         self._running[cell.name] = Job(process, chosen)
 
-    def endings(self) -> list[Ending]:
+    def exits(self) -> list[WorkerExit]:
         found = []
         for name, job in list(self._running.items()):
             code = job.process.poll()
             if code is not None:
                 self._forget(name)
-                found.append(Ending(name, code))
+                found.append(WorkerExit(name, code))
         return found
 
     def running(self) -> set[str]:

@@ -12,23 +12,24 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from cupola.sweeps.directory import Standing, SweepDirectory
-from cupola.sweeps.grid import Cell
+from cupola.sweeps.cells import Cell
+from cupola.sweeps.directory import CellStatus, SweepDirectory
 
 RETRIES = 3
-"""How often a cell is begun again whose worker was killed, by whomever."""
+"""How often a cell is started again whose worker was killed."""
 POLL_SECONDS = 0.2
 STOPPED = 130
 """Exit code of a worker that was asked to stop and saved its run."""
-STARVED = ("SIGKILL", "SIGABRT", "SIGBUS")
-"""How processes end for want of memory, among other reasons."""
-TELLING = re.compile(r"error|failed|terminate|memory|bad_alloc|fatal", re.IGNORECASE)
+MEMORY_SIGNALS = ("SIGKILL", "SIGABRT", "SIGBUS")
+"""Signals that end a process when memory runs out, among other reasons."""
+FAILURE_WORDS = re.compile(r"error|failed|terminate|memory|bad_alloc|fatal", re.IGNORECASE)
 
 
-class Ending(NamedTuple):
+class WorkerExit(NamedTuple):
     """How the worker of a cell ended."""
 
     name: str
+    """The cell."""
     code: int | None
     """Exit code, or minus the signal; None where only ``reason`` is known."""
     reason: str = ""
@@ -41,7 +42,7 @@ class Pool(Protocol):
 
     def start(self, cell: Cell) -> None: ...
 
-    def endings(self) -> list[Ending]:
+    def exits(self) -> list[WorkerExit]:
         """Workers that ended since the last call."""
 
     def running(self) -> set[str]: ...
@@ -53,72 +54,73 @@ class Pool(Protocol):
         """End whatever is left, at once."""
 
 
-Watch = Callable[[dict[str, Standing]], None]
+Watch = Callable[[dict[str, CellStatus]], None]
+"""Called again and again with the status of every cell."""
 
 
 def work(
     sweep: SweepDirectory, pool: Pool, watch: Watch, stopping: threading.Event
-) -> dict[str, Standing]:
+) -> dict[str, CellStatus]:
     """Work through the cells that are not finished, until all have ended or were stopped.
 
     Failed cells are tried again. A killed worker's cell goes on from its last checkpoint.
     """
-    standings = {name: sweep.standing(name) for name in sweep.cells}
+    statuses = {name: sweep.status(name) for name in sweep.cells}
     waiting = deque(
-        cell for name, cell in sweep.cells.items() if standings[name].state != "finished"
+        cell for name, cell in sweep.cells.items() if statuses[name].state != "finished"
     )
     for cell in waiting:
         sweep.forget_failure(cell.name)
-        standings[cell.name] = sweep.standing(cell.name)
+        statuses[cell.name] = sweep.status(cell.name)
     kills: Counter[str] = Counter()
     asked = False
     while True:
         while waiting and not stopping.is_set() and pool.has_room(waiting[0]):
             cell = waiting.popleft()
-            standings[cell.name] = Standing("running")
+            statuses[cell.name] = CellStatus("running")
             pool.start(cell)
-        for ending in pool.endings():
-            standing, killed = judge(sweep, ending)
-            kills[ending.name] += killed
-            if killed and (stopping.is_set() or kills[ending.name] <= RETRIES):
-                waiting.appendleft(sweep.cells[ending.name])
-                standing = sweep.standing(ending.name)
-            elif standing.state == "failed":
+        for ended in pool.exits():
+            status, killed = status_after(sweep, ended)
+            kills[ended.name] += killed
+            if killed and (stopping.is_set() or kills[ended.name] <= RETRIES):
+                waiting.appendleft(sweep.cells[ended.name])
+                status = sweep.status(ended.name)
+            elif status.state == "failed":
                 with contextlib.suppress(OSError):  # a full disk must not stop the others
-                    sweep.record_failure(ending.name, standing.reason)
-            standings[ending.name] = standing
-        watch(standings)
+                    sweep.record_failure(ended.name, status.reason)
+            statuses[ended.name] = status
+        watch(statuses)
         if not pool.running() and (not waiting or stopping.is_set()):
-            return standings
+            return statuses
         if stopping.is_set() and not asked:
             asked = True
             pool.stop()
         time.sleep(POLL_SECONDS)
 
 
-def judge(sweep: SweepDirectory, ending: Ending) -> tuple[Standing, bool]:
-    """Where a cell is after its worker ended, and whether somebody killed the worker."""
-    standing = sweep.standing(ending.name)
-    if standing.state in ("finished", "failed"):
-        return standing, False
-    if ending.code is None:
-        return Standing("failed", ending.reason), False
-    how = f"exit code {ending.code}"
-    if ending.code < 0:
-        name = signal.Signals(-ending.code).name
-        how = f"{name} (out of memory?)" if name in STARVED else name
-    if ending.code in (STOPPED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
-        return Standing("failed", f"its process ended with {how}, {RETRIES + 1} times"), True
-    words = last_words(sweep.log_path(ending.name))
-    return Standing("failed", f"its process ended with {how}: {words}"), False
+def status_after(sweep: SweepDirectory, ended: WorkerExit) -> tuple[CellStatus, bool]:
+    """The status of a cell after its worker ended, and whether the worker was killed."""
+    status = sweep.status(ended.name)
+    if status.state in ("finished", "failed"):
+        return status, False
+    if ended.code is None:
+        return CellStatus("failed", ended.reason), False
+    how = f"exit code {ended.code}"
+    if ended.code < 0:
+        name = signal.Signals(-ended.code).name
+        how = f"{name} (out of memory?)" if name in MEMORY_SIGNALS else name
+    if ended.code in (STOPPED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
+        return CellStatus("failed", f"its process ended with {how}, {RETRIES + 1} times"), True
+    line = failure_line(sweep.log_path(ended.name))
+    return CellStatus("failed", f"its process ended with {how}: {line}"), False
 
 
-def last_words(log: Path) -> str:
+def failure_line(log: Path) -> str:
     """The last line of a log that speaks of a failure, or else its last line."""
     try:
         lines = [line.strip() for line in log.read_text(errors="replace").split("\n")]
     except OSError:
         return f"see {log}"
     lines = [line for line in lines if line]
-    telling = [line for line in lines if TELLING.search(line) and not line.startswith("@")]
-    return (telling or lines or ["nothing was printed"])[-1]
+    failures = [line for line in lines if FAILURE_WORDS.search(line) and not line.startswith("@")]
+    return (failures or lines or ["nothing was printed"])[-1]

@@ -16,9 +16,9 @@ from typing import Any
 
 from cupola.errors import CupolaError
 from cupola.sweeps import worker
+from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import SweepDirectory
-from cupola.sweeps.grid import Cell
-from cupola.sweeps.loop import POLL_SECONDS, RETRIES, Ending
+from cupola.sweeps.loop import POLL_SECONDS, RETRIES, WorkerExit
 
 CONNECT_SECONDS = 5.0
 STOP = "stop"
@@ -42,7 +42,7 @@ def run_cell(folder: str, name: str) -> int:
         return process.wait()
 
 
-def refuse_silence(address: str | None) -> None:
+def refuse_unreachable(address: str | None) -> None:
     """Ray itself would wait for minutes for a cluster that is not there."""
     host, colon, port = (address or "").rpartition(":")
     if not colon or not port.isdigit() or "/" in host:
@@ -69,7 +69,7 @@ class RayPool:
         self._sweep, self._jobs = sweep, jobs
         self._running: dict[str, Any] = {}
         (sweep.path / STOP).unlink(missing_ok=True)
-        refuse_silence(address)
+        refuse_unreachable(address)
         own_cores = {} if address else {"num_cpus": jobs or None}
         try:
             ray.init(
@@ -101,7 +101,7 @@ class RayPool:
         task = self._task.options(num_cpus=self._wanted(cell), name=cell.name, **self._options)
         self._running[cell.name] = task.remote(str(self._sweep.path.absolute()), cell.name)
 
-    def endings(self) -> list[Ending]:
+    def exits(self) -> list[WorkerExit]:
         if not self._running:
             return []
         names = {task: name for name, task in self._running.items()}
@@ -110,7 +110,7 @@ class RayPool:
         for task in done:
             name = names[task]
             del self._running[name]
-            found.append(self._ending(name, task))
+            found.append(self._exit_of(name, task))
         return found
 
     def running(self) -> set[str]:
@@ -126,16 +126,16 @@ class RayPool:
         self._ray.shutdown()
         (self._sweep.path / STOP).unlink(missing_ok=True)
 
-    def _ending(self, name: str, task: Any) -> Ending:
+    def _exit_of(self, name: str, task: Any) -> WorkerExit:
         try:
-            return Ending(name, self._ray.get(task))
+            return WorkerExit(name, self._ray.get(task))
         except self._ray.exceptions.RayTaskError as error:
             cause = error.cause
             text = str(cause) if isinstance(cause, CupolaError) else f"{cause!r}"
-            return Ending(name, None, text)
+            return WorkerExit(name, None, text)
         except self._ray.exceptions.RayError as error:
             lines = str(error).strip().splitlines() or [type(error).__name__]
-            return Ending(name, None, f"Ray gave up: {lines[0]}")
+            return WorkerExit(name, None, f"Ray gave up: {lines[0]}")
 
     def _wanted(self, cell: Cell) -> int:
         return cell.fields["threads"] or 1

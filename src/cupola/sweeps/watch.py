@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from cupola.display import Screen, clock, cost_names, number
-from cupola.sweeps.directory import Standing, SweepDirectory
+from cupola.sweeps.directory import CellStatus, SweepDirectory
 
 TAIL_BYTES = 16384
 ORDER = ("running", "failed", "interrupted", "waiting", "finished")
@@ -40,7 +40,7 @@ class Progress(NamedTuple):
 
 
 class SweepDisplay(Screen[Live]):
-    """Called with the standing of all cells, again and again."""
+    """Called with the status of all cells, again and again."""
 
     seconds = 10.0
 
@@ -51,72 +51,72 @@ class SweepDisplay(Screen[Live]):
         self._finished: dict[str, Progress] = {}
         self._states: dict[str, str] = {}
 
-    def __call__(self, standings: dict[str, Standing]) -> None:
+    def __call__(self, statuses: dict[str, CellStatus]) -> None:
         if self._live:
-            self._live.update(self.table(standings, rows=max(3, self._console.height - 6)))
+            self._live.update(self.table(statuses, rows=max(3, self._console.height - 6)))
             return
-        for name, standing in standings.items():
-            if self._states.get(name, "waiting") != standing.state:
-                reason = f": {standing.reason}" if standing.reason else ""
-                print(f"{name}  {standing.state}{reason}", flush=True)
-            self._states[name] = standing.state
+        for name, status in statuses.items():
+            if self._states.get(name, "waiting") != status.state:
+                reason = f": {status.reason}" if status.reason else ""
+                print(f"{name}  {status.state}{reason}", flush=True)
+            self._states[name] = status.state
         if self._is_due():
-            print(self.headline(standings), flush=True)
+            print(self.headline(statuses), flush=True)
 
-    def progress(self, name: str, standing: Standing) -> Progress:
+    def progress(self, name: str, status: CellStatus) -> Progress:
         if name in self._finished:
             return self._finished[name]
         found = read_progress(self._sweep, name)
-        if standing.state == "finished":
+        if status.state == "finished":
             self._finished[name] = found
         return found
 
-    def headline(self, standings: dict[str, Standing]) -> str:
-        counts: Counter[str] = Counter(standing.state for standing in standings.values())
-        parts = [f"{counts['finished']} of {len(standings)} cells finished"]
+    def headline(self, statuses: dict[str, CellStatus]) -> str:
+        counts: Counter[str] = Counter(status.state for status in statuses.values())
+        parts = [f"{counts['finished']} of {len(statuses)} cells finished"]
         parts += [f"{counts[state]} {state}" for state in ORDER[:-1] if counts[state]]
-        left = self.left(standings)
+        left = self.left(statuses)
         return ", ".join(parts) + (f", about {clock(left)} left" if left else "")
 
-    def left(self, standings: dict[str, Standing]) -> float | None:
+    def left(self, statuses: dict[str, CellStatus]) -> float | None:
         """Seconds to go, guessed from the speed of the cells that have begun."""
-        found = {name: self.progress(name, standing) for name, standing in standings.items()}
+        found = {name: self.progress(name, status) for name, status in statuses.items()}
         speeds = [p.seconds for p in found.values() if p.seconds is not None]
         if not speeds:
             return None
         usual = sum(speeds) / len(speeds)
         to_go = [
             (found[name].iterations - found[name].done) * (found[name].seconds or usual)
-            for name, standing in standings.items()
-            if standing.state in ("running", "interrupted", "waiting")
+            for name, status in statuses.items()
+            if status.state in ("running", "interrupted", "waiting")
         ]
         return max(sum(to_go) / self._jobs, max(to_go)) if to_go else 0.0
 
-    def table(self, standings: dict[str, Standing], rows: int | None = None) -> Table:
+    def table(self, statuses: dict[str, CellStatus], rows: int | None = None) -> Table:
         """All cells, or those that matter most."""
-        table = Table(title=self.headline(standings))
+        table = Table(title=self.headline(statuses))
         columns = ["cell", "state", "iteration", "return", "cost (limit)"]
-        if any(standing.state == "running" for standing in standings.values()):
+        if any(status.state == "running" for status in statuses.values()):
             columns.append("time left")
         for column in columns:
             right = column in ("iteration", "return", "time left")
             table.add_column(column, justify="right" if right else "left", overflow="fold")
-        names = list(standings)
+        names = list(statuses)
         if rows is not None and len(names) > rows:
-            names.sort(key=lambda name: ORDER.index(standings[name].state))
+            names.sort(key=lambda name: ORDER.index(statuses[name].state))
         for name in names[:rows]:
-            standing = standings[name]
-            row = self._row(standing, self.progress(name, standing))
+            status = statuses[name]
+            row = self._row(status, self.progress(name, status))
             table.add_row(name, *row[: len(columns) - 1])
         if rows is not None and len(names) > rows:
             table.add_row(f"and {len(names) - rows} more", *[""] * (len(columns) - 1))
         return table
 
-    def _row(self, standing: Standing, progress: Progress) -> tuple[str, ...]:
-        state = standing.state
+    def _row(self, status: CellStatus, progress: Progress) -> tuple[str, ...]:
+        state = status.state
         shown = f"[{STYLES[state]}]{state}[/]" if state in STYLES else state
-        if standing.reason:
-            shown += f": {escape(standing.reason)}"
+        if status.reason:
+            shown += f": {escape(status.reason)}"
         metrics = progress.metrics
         left = progress.left if state in ("running", "interrupted") else None
         return (

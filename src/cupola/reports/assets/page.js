@@ -67,7 +67,7 @@
     return `M${x - r},${y}a${r},${r} 0 1,0 ${2 * r},0a${r},${r} 0 1,0 ${-2 * r},0Z`;
   }
 
-  // ---- what a chart shows: lines with bands, points, bars and dashed limits, for visible series
+  // ---- what a chart shows: lines with bands, points, bars and dashed limits, of the visible series
 
   // Mean, lowest and highest of the seeds, point by point.
   function summarise(line) {
@@ -81,7 +81,8 @@
     return { mean, low, high };
   }
 
-  function limitRules(axis, items) {
+  // The dashed lines of a panel. A limit comes from Quantity.limit in panels.py, as it is.
+  function limitLines(axis, items) {
     const levels = new Map();
     for (const item of items) {
       if (item.limit === null || hidden.has(item.s)) continue;
@@ -104,21 +105,21 @@
         seeds: singleSeeds ? line.runs : [],
       };
     });
-    return { lines, points: [], rules: limitRules("y", curve.lines) };
+    return { lines, points: [], limits: limitLines("y", curve.lines) };
   }
 
   function planeMarks(plane) {
     const points = [];
-    for (const spot of plane.spots) {
-      if (hidden.has(spot.s)) continue;
-      const look = DATA.series[spot.s];
-      const average = (k) => spot.seeds.reduce((sum, seed) => sum + seed[k], 0) / spot.seeds.length;
-      for (const [seed, x, y] of spot.seeds) {
+    for (const point of plane.points) {
+      if (hidden.has(point.s)) continue;
+      const look = DATA.series[point.s];
+      const average = (k) => point.seeds.reduce((sum, seed) => sum + seed[k], 0) / point.seeds.length;
+      for (const [seed, x, y] of point.seeds) {
         points.push({ x, y, r: 3, colour: look.colour, marker: look.marker, faint: true, label: `${look.label}, seed ${seed}` });
       }
-      points.push({ x: average(1), y: average(2), r: 6, colour: look.colour, marker: look.marker, label: `${look.label}, mean of ${spot.seeds.length}` });
+      points.push({ x: average(1), y: average(2), r: 6, colour: look.colour, marker: look.marker, label: `${look.label}, mean of ${point.seeds.length}` });
     }
-    return { lines: [], points, rules: limitRules("x", plane.spots) };
+    return { lines: [], points, limits: limitLines("x", plane.points) };
   }
 
   function lineLook(i) {
@@ -129,7 +130,7 @@
     const points = [], lines = [], limits = new Map();
     panel.lines.forEach((line, i) => {
       const look = lineLook(i);
-      const shown = line.readings.filter((reading) => !hidden.has(reading.s));
+      const shown = line.points.filter((point) => !hidden.has(point.s));
       if (!shown.length) return;
       for (const { at, value, low, high, limit } of shown) {
         const where = panel.ticks ? panel.ticks[at] : short(at);
@@ -144,7 +145,7 @@
       const at = [...limits.keys()].sort((a, b) => a - b);
       lines.push({ label: null, colour: "#333333", dash: "4 3", x: at, y: at.map((a) => limits.get(a)), low: null, seeds: [] });
     }
-    return { lines, points, rules: [] };
+    return { lines, points, limits: [] };
   }
 
   // ---- a chart
@@ -184,7 +185,7 @@
       const xs = [];
       for (const line of shown.lines) xs.push(line.x[0], line.x[line.x.length - 1]);
       for (const point of shown.points) xs.push(point.x);
-      for (const rule of shown.rules) if (rule.axis === "x") xs.push(rule.at);
+      for (const limit of shown.limits) if (limit.axis === "x") xs.push(limit.at);
       let [x0, x1] = extent(xs);
       if (shown.points.length) [x0, x1] = [x0 - 0.06 * (x1 - x0), x1 + 0.06 * (x1 - x0)];
       if (this.zoom) [x0, x1] = this.zoom.x;
@@ -198,7 +199,7 @@
         });
       }
       for (const point of shown.points) if (inside(point.x)) ys.push(point.y, ...(point.bar || []));
-      for (const rule of shown.rules) if (rule.axis === "y") ys.push(rule.at);
+      for (const limit of shown.limits) if (limit.axis === "y") ys.push(limit.at);
       let [y0, y1] = extent(ys);
       [y0, y1] = [y0 - 0.05 * (y1 - y0), y1 + 0.05 * (y1 - y0)];
       if (this.zoom && this.zoom.y) [y0, y1] = this.zoom.y;
@@ -225,11 +226,11 @@
       make("rect", { x: left, y: top, width: this.frame.width, height: this.frame.height }, make("clipPath", { id }, svg));
       const plot = make("g", { "clip-path": `url(#${id})` }, svg);
       for (const line of shown.lines) if (line.low) make("path", { d: band(line, X, Y), fill: line.colour, opacity: Math.min(0.15, 0.5 / shown.lines.length).toFixed(3) }, plot);
-      for (const rule of shown.rules) {
-        const across = rule.axis === "y"
-          ? { x1: left, x2: width - right, y1: Y(rule.at), y2: Y(rule.at) }
-          : { x1: X(rule.at), x2: X(rule.at), y1: top, y2: height - bottom };
-        make("line", { ...across, class: "limit", stroke: rule.colour, "stroke-width": 1.2, "stroke-dasharray": "5 4" }, plot);
+      for (const limit of shown.limits) {
+        const across = limit.axis === "y"
+          ? { x1: left, x2: width - right, y1: Y(limit.at), y2: Y(limit.at) }
+          : { x1: X(limit.at), x2: X(limit.at), y1: top, y2: height - bottom };
+        make("line", { ...across, class: "limit", stroke: limit.colour, "stroke-width": 1.2, "stroke-dasharray": "5 4" }, plot);
       }
       for (const line of shown.lines) {
         for (const seed of line.seeds) make("path", { d: path(line.x, seed, X, Y), fill: "none", stroke: line.colour, "stroke-width": 0.7, opacity: 0.6 }, plot);
@@ -437,21 +438,19 @@
   document.getElementById("seeds").addEventListener("click", () => { singleSeeds = !singleSeeds; refresh(); });
   document.getElementById("unzoom").addEventListener("click", () => { for (const chart of charts) chart.zoom = null; drawAll(); });
 
-  const NAMES = { return: "return", cost: "cost return", price: "price" };
-  const axisName = (panel) => NAMES[panel.kind] + (panel.kind === "return" ? "" : `: ${panel.name}`);
   const rows = new Map();
   for (const curve of DATA.curves) {
     if (!rows.has(curve.task)) rows.set(curve.task, element("div", "charts row", document.getElementById("curves")));
-    const parent = curve.kind === "price" ? document.getElementById("prices") : rows.get(curve.task);
-    new Chart(parent, `${curve.task}: ${axisName(curve)}`, "environment steps", axisName(curve), () => curveMarks(curve));
+    const parent = curve.kind === "multiplier" ? document.getElementById("multipliers") : rows.get(curve.task);
+    new Chart(parent, `${curve.task}: ${curve.label}`, "environment steps", curve.label, () => curveMarks(curve));
   }
   for (const plane of DATA.planes) {
-    new Chart(document.getElementById("planes"), plane.task, `cost return: ${plane.cost}`, "return", () => planeMarks(plane), { plane: true });
+    new Chart(document.getElementById("planes"), plane.task, plane.label, "return", () => planeMarks(plane), { plane: true });
   }
   for (const panel of DATA.sensitivity) {
-    new Chart(document.getElementById("sensitivity"), `${panel.task}: ${axisName(panel)}`, panel.field, axisName(panel), () => sensitivityMarks(panel), { ticks: panel.ticks, key: panel.lines.map((line, i) => [lineLook(i), line.label]) });
+    new Chart(document.getElementById("sensitivity"), `${panel.task}: ${panel.label}`, panel.field, panel.label, () => sensitivityMarks(panel), { ticks: panel.ticks, key: panel.lines.map((line, i) => [lineLook(i), line.label]) });
   }
-  for (const name of ["curves", "prices", "planes", "sensitivity"]) {
+  for (const name of ["curves", "multipliers", "planes", "sensitivity"]) {
     if (!document.getElementById(name).children.length) document.getElementById(`section-${name}`).hidden = true;
   }
   let drawnWidth = 0;

@@ -1,0 +1,96 @@
+"""The cells of an experiment: one run each, with its name and its settings."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from cupola.config import RunConfig, RunOptions, resolve
+from cupola.tasks import specs
+from cupola.tasks.base import TaskSpec
+
+Fields = dict[str, Any]
+
+SPECIAL_FIELDS = ("preset", "limit")
+"""What a cell can set that is a field of no config."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run of a sweep."""
+
+    name: str
+    label: str
+    """The algorithm, as the file calls it."""
+    task: str
+    seed: int
+    point: Fields
+    """The values of the fields that the grid varies."""
+    algo: str
+    fields: Fields
+    """All that is not a default: fields, and perhaps `preset` and `limit`."""
+
+    def arguments(self) -> Fields:
+        """Keywords of `cupola.train`."""
+        fields = {k: v for k, v in self.fields.items() if k not in SPECIAL_FIELDS}
+        preset = self.fields.get("preset", "paper")
+        return {"preset": preset, "limits": self.fields.get("limit"), "seed": self.seed, **fields}
+
+    @property
+    def iterations(self) -> int:
+        return self.fields.get("iterations", RunOptions.iterations)
+
+    def resolve(self) -> RunConfig | None:
+        """The checked config; None where the task is not known, which only this cell's run says."""
+        arguments = self.arguments()
+        preset, limits = arguments.pop("preset"), arguments.pop("limits")
+        spec = known_tasks().get(self.task)
+        if spec is None:
+            resolve(self.algo, TaskSpec(self.task, 1, 1, (), 1), preset, None, arguments)
+            return None
+        return resolve(self.algo, spec, preset, limits, arguments)
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A parsed and checked experiment file."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    evaluation_episodes: int = 20
+    resources: dict[str, float] = dataclasses.field(default_factory=dict)
+    """What a cell needs of a cluster beside cores: `memory_gb`, or names of the cluster's own."""
+
+
+@functools.cache
+def known_tasks() -> dict[str, TaskSpec]:
+    """Looked up once: a grid may have thousands of cells."""
+    return specs()
+
+
+def cell_name(label: str, task: str, point: Fields, seed: int) -> str:
+    """The name of a cell, which is also that of its directory."""
+    varied = (f"{field}={text_of(value)}" for field, value in point.items())
+    return slug("-".join((label, task, *varied, str(seed))))
+
+
+def text_of(value: Any) -> str:
+    """The value of a field as names and labels show it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list | tuple):
+        return "x".join(text_of(part) for part in value)
+    if isinstance(value, dict):
+        return "+".join(f"{key}{text_of(part)}" for key, part in value.items())
+    if isinstance(value, float) and math.isfinite(value) and value == int(value):
+        return str(int(value)) if abs(value) < 1e6 else f"{value:g}"
+    return str(value)
+
+
+def slug(text: str) -> str:
+    """A text as a file may be called."""
+    return re.sub(r"[^\w.+=-]", "_", text, flags=re.ASCII).lstrip(".")
