@@ -47,7 +47,7 @@ def save(figure: Any, folder: Path, name: str) -> list[Path]:
     paths = [folder / f"{slug(name)}.{kind}" for kind in ("png", "svg")]
     for path in paths:
         date = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=130, metadata=date)
+        figure.savefig(path, dpi=110, metadata=date)
     pyplot.close(figure)
     return paths
 
