@@ -1,4 +1,4 @@
-"""The Ray engine on a real cluster of two nodes, one of which dies."""
+"""The Ray engine, also on a real cluster of two nodes, one of which dies."""
 
 import importlib.util
 import signal
@@ -109,6 +109,7 @@ def until(happened: Callable[[], object]) -> None:
 
 @needs_ray
 @pytest.mark.cluster
+@pytest.mark.slow
 def test_a_node_dies_and_the_results_are_those_of_this_machine(
     nodes: Nodes, tmp_path: Path
 ) -> None:
@@ -127,10 +128,10 @@ def test_a_node_dies_and_the_results_are_those_of_this_machine(
         metrics = run / "metrics.jsonl"
         return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
-    until(lambda: sweep.poll() is not None or min(iterations(run) for run in runs) >= 3)
+    until(lambda: sweep.poll() is not None or min(map(iterations, runs)) >= 3)
     assert sweep.poll() is None, said
     nodes.kill_one()
-    assert min(iterations(run) for run in runs) < 60, "the node died too late"
+    assert min(map(iterations, runs)) < 60, "the node died too late"
     reader.join()
     assert sweep.returncode == 0, said
     assert "2 of 2 cells finished" in said[0]

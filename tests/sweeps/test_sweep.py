@@ -36,7 +36,7 @@ dual_lr = 0.1
 checkpoint_every = 2
 """
 GRID = """
-iterations = 60
+iterations = 24
 algorithms = ["cup"]
 tasks = ["ProbeRegulator"]
 seeds = 2
@@ -81,16 +81,22 @@ def lines(out: Path) -> int:
 def test_kills_change_nothing(file: Path, tmp_path: Path) -> None:
     """A killed worker, a killed parent, a stopped sweep; then equal to undisturbed trainings."""
     out = tmp_path / "sweep"
+    cells = grid.read(file).cells
+    # First, so that the workers find everything compiled.
+    alone = {
+        cell.name: cupola.train(cell.algo, cell.task, out=tmp_path / cell.name, **cell.arguments())
+        for cell in cells
+    }
     parent = begin(file, out, "--jobs", "2")
-    until(lambda: lines(out) > 5)
+    until(lambda: lines(out) > 2)
     os.kill(workers(out)[0], signal.SIGKILL)
-    until(lambda: lines(out) > 25)
+    until(lambda: lines(out) > 10)
     parent.kill()
     parent.communicate()
     until(lambda: not workers(out), seconds=5)  # nobody is left who writes
     parent = begin(file, out, "--jobs", "1")
     before = lines(out)
-    until(lambda: lines(out) > before + 5 or parent.poll() is not None)
+    until(lambda: lines(out) > before + 2 or parent.poll() is not None)
     parent.terminate()
     text, _ = parent.communicate()
     assert parent.returncode == 130
@@ -100,18 +106,15 @@ def test_kills_change_nothing(file: Path, tmp_path: Path) -> None:
     text, errors = parent.communicate()
     assert parent.returncode == 0, errors
     assert "2 of 2 cells finished" in text
-    for cell in grid.read(file).cells:
-        alone = cupola.train(cell.algo, cell.task, out=tmp_path / cell.name, **cell.arguments())
-        for name in ("config.json", "metrics.jsonl", "checkpoints/00000060.safetensors"):
-            assert (out / cell.name / name).read_bytes() == (alone.path / name).read_bytes()
-        assert [f.name for f in (out / cell.name / "checkpoints").iterdir()] == [
-            "00000060.safetensors"
-        ]
-        result = read_json(out / cell.name / "result.json")
+    for name, run in alone.items():
+        for part in ("config.json", "metrics.jsonl", "checkpoints/00000024.safetensors"):
+            assert (out / name / part).read_bytes() == (run.path / part).read_bytes()
+        assert [f.name for f in (out / name / "checkpoints").iterdir()] == ["00000024.safetensors"]
+        result = read_json(out / name / "result.json")
         assert result is not None
         for kind in ("sampled", "deterministic"):
             fresh = cupola.evaluate(
-                cupola.load(alone.path), episodes=2, deterministic=kind == "deterministic"
+                cupola.load(run.path), episodes=2, deterministic=kind == "deterministic"
             )
             assert result[kind]["return"]["mean"] == fresh.returns.mean
             for cost, known in fresh.costs.items():
@@ -154,7 +157,7 @@ def test_a_failed_cell_leaves_the_others_alone(
     file: Path, tmp_path: Path, capfd, monkeypatch
 ) -> None:
     """NaN, a missing task, no memory, a directory of something else; and one that works."""
-    text = GRID.replace("seeds = 2", "seeds = 4").replace("= 60", "= 2")
+    text = GRID.replace("seeds = 2", "seeds = 4").replace("= 24", "= 2")
     text = text.replace('["ProbeRegulator"]', '["ProbeRegulator", "PointGoal9"]')
     text = text.replace('"cup"', '"ppo"') + SHARED.replace("dual_lr = 0.1\n", "")
     text += '[[override]]\nwhere = { task = "ProbeRegulator", seed = 1 }\n'
@@ -191,7 +194,7 @@ def test_a_failed_cell_leaves_the_others_alone(
 @pytest.mark.usefixtures("inline")
 def test_changed_cells_are_found(file: Path, tmp_path: Path, capfd) -> None:
     out = tmp_path / "sweep"
-    file.write_text((GRID + SHARED).replace("= 60", "= 2").replace("seeds = 2", "seeds = 1"))
+    file.write_text((GRID + SHARED).replace("= 24", "= 2").replace("seeds = 2", "seeds = 1"))
     main(["sweep", str(file), "--out", str(out)])
     run = out / "cup-ProbeRegulator-0"
     first, stamp = (run / "metrics.jsonl").read_bytes(), (run / "result.json").stat().st_mtime_ns
@@ -297,7 +300,7 @@ def scripted(file: Path, tmp_path: Path, monkeypatch) -> SweepDirectory:
     return sweep
 
 
-def test_who_is_begun_again(scripted: SweepDirectory) -> None:
+def test_who_is_started_again(scripted: SweepDirectory) -> None:
     """Killed workers are, a few times; crashed ones are not."""
     a, b, c = scripted.cells
     scripted.log_path(b).write_text(
@@ -319,7 +322,7 @@ def test_who_is_begun_again(scripted: SweepDirectory) -> None:
     assert {status.state for status in statuses.values()} == {"finished"}
 
 
-def test_last_words(tmp_path: Path) -> None:
+def test_the_line_of_a_log_that_tells_of_the_failure(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\n two \n\n")
     assert failure_line(tmp_path / "log") == "two"
     assert "see" in failure_line(tmp_path / "none")

@@ -13,7 +13,8 @@ from cupola.reports.results import Results
 from cupola.sweeps.cells import slug
 
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
-WIDTH, HEIGHT = 4.0, 3.0
+FORMATS = ("png", "svg")
+WIDTH, HEIGHT, DPI = 4.0, 3.0, 110
 
 
 def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
@@ -44,10 +45,13 @@ def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
 def save(figure: Any, folder: Path, name: str) -> list[Path]:
     from matplotlib import pyplot
 
-    paths = [folder / f"{slug(name)}.{kind}" for kind in ("png", "svg")]
+    paths = [folder / f"{slug(name)}.{kind}" for kind in FORMATS]
+    # The layout takes longer than the drawing: once for both.
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
     for path in paths:
         date = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=110, metadata=date)
+        figure.savefig(path, dpi=DPI, metadata=date)
     pyplot.close(figure)
     return paths
 
@@ -59,7 +63,7 @@ def layout(count: int, columns: int) -> tuple[Any, list[Any]]:
     rows = -(-count // columns)
     figure, axes = pyplot.subplots(
         rows, columns, figsize=(WIDTH * columns, HEIGHT * rows + 0.4), squeeze=False,
-        layout="constrained",
+        layout="constrained", dpi=DPI,
     )  # fmt: skip
     for axis in axes.flat[count:]:
         axis.remove()
@@ -109,7 +113,7 @@ def draw_curves(results: Results, curves: list[Curve]) -> Any:
 
 def draw_limits(line_at: Any, limits: list[tuple[float | None, int]]) -> None:
     """One dark dashed line, or one of its own colour for each series that has another limit."""
-    known = {limit for limit, _ in limits if limit is not None}
+    known = sorted({limit for limit, _ in limits if limit is not None})
     for limit in known:
         owners = [series for value, series in limits if value == limit]
         colour = style(owners[0]).colour if len(known) > 1 and len(owners) == 1 else "#333333"
