@@ -195,6 +195,18 @@ def test_a_hundred_runs_in_half_a_minute_and_ten_megabytes(
     assert (tmp_path / "large" / "report.html").stat().st_size < 10e6
 
 
+# The heights of the limits in each chart of a cost, read off its axis.
+LIMIT_HEIGHTS = """[...document.querySelectorAll('#curves svg.plot')]
+  .filter((svg) => svg.querySelector('line.limit'))
+  .map((svg) => {
+    const ticks = [...svg.querySelectorAll('text[text-anchor="end"]')];
+    const [a, b] = [ticks[0], ticks[ticks.length - 1]].map(
+      (tick) => [Number(tick.textContent), Number(tick.getAttribute('y')) - 4]);
+    return [...svg.querySelectorAll('line.limit')].map(
+      (line) => a[0] + (line.getAttribute('y1') - a[1]) / (b[1] - a[1]) * (b[0] - a[0]));
+  })"""
+
+
 def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> None:
     page = reported / "report.html"
     text = page.read_text()
@@ -209,6 +221,8 @@ def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> 
     assert browser.ask("document.querySelectorAll('#multipliers path.line').length") == 2 * 6
     assert browser.ask("document.querySelectorAll('#sensitivity figure').length") == 4
     assert browser.ask("document.querySelectorAll('#curves line.limit').length") == 2 * 2
+    for limits in browser.ask(LIMIT_HEIGHTS):
+        assert sorted(limits) == pytest.approx([20, 30], abs=0.01)
 
     browser.ask("document.querySelector('#legend button').click()")
     assert browser.ask(lines) == 2 * 2 * 5
