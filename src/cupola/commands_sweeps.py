@@ -109,8 +109,10 @@ def make_pool(directory: SweepDirectory, args: SweepArgs) -> Pool:
 def report(args: ReportArgs) -> None:
     from cupola.reports import curves, results
     from cupola.reports.page import write_report
+    from cupola.runs.directory import reaching
 
-    is_file = args.source.is_file()
+    with reaching(args.source):
+        is_file = args.source.is_file()
     folder = args.source.parent if is_file else args.source
     page = args.out or folder / "report.html"
     if page.suffix != ".html":

@@ -70,6 +70,7 @@ def test_a_report_from_the_file_is_that_from_the_directory(
     assert (again / "curves.csv.gz").read_bytes() == file.read_bytes()
     # What only the run directories know is left out.
     page = (tmp_path / "again" / "page.html").read_text()
+    assert "<title>sweep</title>" in page
     whole = (sweep / "report.html").read_text()
     for title in ("Evaluation", "Timings", "Configuration and versions"):
         assert f"<h2>{title}</h2>" in whole
@@ -81,7 +82,8 @@ def test_a_report_from_the_file_is_that_from_the_directory(
 def test_runs_come_back_as_they_were(sweep: Path, tmp_path: Path) -> None:
     results = load(sweep)
     file = tmp_path / "mine.csv"
-    file.write_bytes(gzip.decompress(curves.encode(results)))
+    mark = b"\xef\xbb\xbf"  # spreadsheets put it in front
+    file.write_bytes(mark + gzip.decompress(curves.encode(results)))
     found = curves.read(file)
     assert (found.title, found.varied) == ("mine", ["limit", "preset"])
     assert [run.state for run in found.runs[:3]] == ["interrupted", "failed", "finished"]

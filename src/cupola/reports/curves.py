@@ -84,16 +84,23 @@ def read(path: Path) -> Results:
     """The results in a file of curves, compressed or not; one sentence where it is damaged."""
     try:
         data = path.read_bytes()
-        # By its first bytes: browsers and editors may have unpacked it without renaming it.
-        text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode()
+        # By its first bytes, not its name: a browser may have unpacked it. A spreadsheet may have
+        # put a byte order mark in front.
+        packed = data.startswith(b"\x1f\x8b")
+        text = (gzip.decompress(data) if packed else data).decode("utf-8-sig")
         runs = decode(io.StringIO(text, newline=""))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise CupolaError(f"cannot read the curves of {path} ({reason}).") from None
     except CupolaError as error:
         raise CupolaError(f"{path}: {error}") from None
-    names = (path.name.partition(".")[0], path.resolve().parent.name)
-    return Results(next((name for name in names if name != "curves"), "curves"), runs)
+    return Results(title(path.resolve()), runs)
+
+
+def title(path: Path) -> str:
+    """`toy` for toy.csv, toy/curves.csv.gz and toy/report/curves.csv.gz."""
+    names = (path.name.partition(".")[0], path.parent.name, path.parent.parent.name)
+    return next((name for name in names if name not in ("curves", "report")), "curves")
 
 
 class Header(NamedTuple):

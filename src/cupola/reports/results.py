@@ -131,7 +131,7 @@ def load(path: Path) -> Results:
     """The results of a sweep's directory, or of all runs below a directory."""
     with reaching(path):
         if not path.is_dir():
-            raise CupolaError(f"there is no directory {path}.")
+            raise CupolaError(f"there is no directory or file {path}.")
         if (path / "sweep.json").is_file():
             return load_sweep(SweepDirectory.open(path))
         found = sorted(file.parent for file in path.rglob("config.json") if is_run(file))

@@ -1,4 +1,4 @@
 """Sweeps: grids of runs on this machine or on a cluster.
 
-experiment file -> grid -> sweep directory <- engine (local, Ray) -> workers, one per cell
+experiment file -> grid -> cells -> sweep directory <- engine (local, Ray) -> workers, one per cell
 """

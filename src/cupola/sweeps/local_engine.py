@@ -1,4 +1,4 @@
-"""Cells on this machine: one process each, pinned so that they do not fight over cores."""
+"""Cells on this machine: one process each, pinned so that they do not compete for cores."""
 
 from __future__ import annotations
 

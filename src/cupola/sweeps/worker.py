@@ -1,8 +1,8 @@
-"""One cell in a process of its own: train or go on, evaluate, write the result down.
+"""One cell in a process of its own: train or resume, evaluate, write the result.
 
     python -m cupola.sweeps.worker SWEEP CELL [CORE ...]
 
-The process ends as soon as its standard input does: nobody who died leaves a worker behind.
+The process ends as soon as its standard input does, so a parent that dies leaves no worker behind.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
 
 
 def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Begin a worker; closing its standard input, or dying, ends it."""
+    """Start a worker; it ends when its standard input is closed, also by the parent's death."""
     command = [sys.executable, "-m", "cupola.sweeps.worker", str(sweep), name]
     with log.open("wb") as output:
         return subprocess.Popen(
