@@ -43,7 +43,7 @@ def test_more_values_leave_the_names_of_the_others_alone(tmp_path: Path) -> None
 
 def test_the_nearer_setting_wins(tmp_path: Path) -> None:
     text = START.replace(
-        '"cup",', '{ name = "integral", algorithm = "CUP", dual = "slow", lam = 0.3 },'
+        '"cup",', '{ name = "integral", algorithm = "CUP", multiplier = "integral", lam = 0.3 },'
     )
     text += """
     [shared]
@@ -92,7 +92,7 @@ MISTAKES = {
         START + "[shared]\nlimit = { sped = 1 }\n",
         "unknown cost of SwimmerSpeed 'sped': did you mean 'speed'?",
     ),
-    "field of another": (START + "[shared]\nclip = 0.1\ndual = 'slow'\n", "ppo_lag has no field"),
+    "field of another": (START + "[shared]\nclip = 0.1\nmultiplier = 'integral'\n", "ppo_lag has no field"),
     "no key": (START.replace("seeds = [0, 1]", ""), "the key 'seeds' is missing"),
     "no tasks": (
         START.replace('["SwimmerSpeed", "HopperSpeed"]', "[]"),

@@ -51,7 +51,7 @@ num_envs = 4
 minibatch_size = 50
 epochs = 2
 hidden = [8, 8]
-dual_lr = 0.1
+multiplier_lr = 0.1
 checkpoint_every = 2
 """
 

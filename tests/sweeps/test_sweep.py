@@ -32,7 +32,7 @@ num_envs = 4
 minibatch_size = 50
 epochs = 2
 hidden = [8, 8]
-dual_lr = 0.1
+multiplier_lr = 0.1
 checkpoint_every = 2
 """
 GRID = """
@@ -159,7 +159,7 @@ def test_a_failed_cell_leaves_the_others_alone(
     """NaN, a missing task, no memory, a directory of something else; and one that works."""
     text = GRID.replace("seeds = 2", "seeds = 4").replace("= 24", "= 2")
     text = text.replace('["ProbeRegulator"]', '["ProbeRegulator", "PointGoal9"]')
-    text = text.replace('"cup"', '"ppo"') + SHARED.replace("dual_lr = 0.1\n", "")
+    text = text.replace('"cup"', '"ppo"') + SHARED.replace("multiplier_lr = 0.1\n", "")
     text += '[[override]]\nwhere = { task = "ProbeRegulator", seed = 1 }\n'
     file.write_text(text + "set = { learning_rate = 1e38 }\n")
     out = tmp_path / "sweep"
