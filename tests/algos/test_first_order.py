@@ -186,12 +186,12 @@ def test_the_loss_of_p3o_is_the_exact_penalty(setting, violation):
     )
 
 
-def test_the_loss_of_ppo_pid_clips_the_whole_advantage(setting):
-    whole = (setting.adv_r - setting.adv_c @ NU) / (1 + NU.sum())
-
+def test_the_loss_of_ppo_pid_clips_reward_and_costs_each_on_its_bad_side(setting):
     def independent(theta):
         rho = setting.ratio(theta)
-        return -np.mean(np.minimum(rho * whole, np.clip(rho, 0.8, 1.2) * whole))
+        bound = np.clip(rho, 0.8, 1.2)
+        costs = [np.mean(np.maximum(rho * c, bound * c)) for c in setting.adv_c.T]
+        return (NU @ costs - setting.clipped(theta)) / (1 + NU.sum())
 
     setting.check(
         lambda policy: ppo_pid.loss(

@@ -189,7 +189,8 @@ def test_trpo_l_takes_the_shortened_natural_gradient_of_the_priced_advantage(x64
         ((3.0, -1.0), 0),
         ((-1.0, 3.0), 1),
         ((3.0, 9.0), 1),  # 0.03 and 0.09 per step
-        ((9.0, 9.0), 0),  # the same violation weighs more in a shorter horizon
+        ((9.0, 9.0), 0),  # equal per step: the first
+        ((0.4, 0.6), 1),  # the other one is within its tolerance
         ((0.4, math.nan), None),  # within the tolerance, or not known yet
     ],
 )

@@ -92,7 +92,10 @@ MISTAKES = {
         START + "[shared]\nlimit = { sped = 1 }\n",
         "unknown cost of SwimmerSpeed 'sped': did you mean 'speed'?",
     ),
-    "field of another": (START + "[shared]\nclip = 0.1\nmultiplier = 'integral'\n", "ppo_lag has no field"),
+    "field of another": (
+        START + "[shared]\nclip = 0.1\nmultiplier = 'integral'\n",
+        "ppo_lag has no field",
+    ),
     "no key": (START.replace("seeds = [0, 1]", ""), "the key 'seeds' is missing"),
     "no tasks": (
         START.replace('["SwimmerSpeed", "HopperSpeed"]', "[]"),

@@ -50,15 +50,16 @@ def loss(policy: nets.Policy, samples: Samples, advantage: jax.Array) -> jax.Arr
 def step(
     learner: Learner, samples: Samples, batch: Batch, *, config: Config, problem: Problem
 ) -> tuple[Learner, Metrics]:
-    worst = jnp.argmax(violation_per_step(batch, problem, config.gamma))
     excess = jnp.asarray(batch.cost_returns) - jnp.asarray(problem.limits)
-    violated = jnp.any(excess > config.tolerance)  # not where a cost return is not known yet
-    cost = samples.adv_c[:, worst]
-    advantage = jnp.where(violated, jnp.mean(cost) - cost, samples.adv_r)
+    violated = excess > config.tolerance  # [K]; not where a cost return is not known yet
+    per_step = violation_per_step(batch, problem, config.gamma)
+    cost = samples.adv_c[:, jnp.argmax(jnp.where(violated, per_step, -jnp.inf))]
+    advantage = jnp.where(jnp.any(violated), jnp.mean(cost) - cost, samples.adv_r)
     policy, search = ascend(
         learner.policy, samples, lambda policy: loss(policy, samples, advantage), config
     )
-    report = {"kl": search.kl, "backtracks": search.tries, "rectifies": violated.astype(jnp.int32)}
+    rectifies = jnp.any(violated).astype(jnp.int32)
+    report = {"kl": search.kl, "backtracks": search.tries, "rectifies": rectifies}
     return learner._replace(policy=policy), report
 
 

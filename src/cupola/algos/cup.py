@@ -16,7 +16,7 @@ the projection (`multiplier`):
 - `pid`: a PID controller of J^_i - b_i, once before it.
 
 Three files tell it all: this one, algos/update.py (the order of an update, minibatch descent) and
-core/multipliers.py (the rules). docs/algorithms/cup.md describes every switch.
+core/multipliers.py (the rules). docs/algorithms/cup.md and switches.md describe every switch.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Each iteration the Lagrange multipliers nu_i move first (core/multipliers.py). Then minimise
 
-    mean_t 1[KL_t <= delta] (KL_t - rho_t (A_t - sum_i nu_i A^{c_i}_t) / temperature)
+    mean_t 1[KL_t <= indicator] (KL_t - rho_t (A_t - sum_i nu_i A^{c_i}_t) / temperature)
 
 with KL_t = KL(pi_theta || pi_k)[s_t]. The indicator is each state's own and carries no gradient;
 an epoch whose mean KL exceeds delta is the last.

@@ -3,9 +3,10 @@
 Each iteration the multipliers nu_i move first, by the rule `pid` of core/multipliers.py. Then
 minimise, by minibatch Adam,
 
-    -mean_t min(rho_t B_t, g(eps, B_t)),   B_t = (A_t - sum_i nu_i A^{c_i}_t) / (1 + sum_i nu_i).
+    ( -mean_t min(rho_t A_t, clip(rho_t) A_t)
+      + sum_i nu_i mean_t max(rho_t A^{c_i}_t, clip(rho_t) A^{c_i}_t) ) / (1 + sum_i nu_i)
 
-The clip is on the whole advantage B, where PPO-L clips the reward's part only.
+with clip(rho) in [1 - eps, 1 + eps]. Costs are clipped as the reward is, where PPO-L leaves them.
 """
 
 from __future__ import annotations
@@ -50,8 +51,11 @@ PRESETS = {"paper": Config()}
 
 def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
     """What is minimised on a minibatch."""
-    advantage = (sample.adv_r - sample.adv_c @ context.nu) / (1 + jnp.sum(context.nu))
-    return -jnp.mean(surrogates.clipped(ratio(policy, sample), advantage, config.clip))
+    rho, nu = ratio(policy, sample), context.nu
+    gain = jnp.mean(surrogates.clipped(rho, sample.adv_r, config.clip))
+    # max(rho A, clip(rho) A) = -min(rho (-A), clip(rho) (-A))
+    rise = -jnp.mean(surrogates.clipped(rho[:, None], -sample.adv_c, config.clip), axis=0)  # [K]
+    return (rise @ nu - gain) / (1 + jnp.sum(nu))
 
 
 def make(config: Config, problem: Problem) -> Algorithm:
