@@ -27,10 +27,10 @@ from cupola.core import distributions
 from cupola.core.advantages import gae, scale
 from cupola.core.samples import build_samples, ratio, signals
 from cupola.errors import CupolaError
-from cupola.rollout import collect, make_actor
-from cupola.runs import checkpoints
+from cupola.rollout import collect, make_actor, make_prepare
 from cupola.runs.directory import RunDirectory
-from cupola.training import Trainer, make_prepare
+from cupola.task_source import task_of
+from cupola.training import Trainer
 from cupola.types import Rollout
 
 LAMBDAS = (0.5, 0.8, 0.95)
@@ -55,12 +55,12 @@ def main() -> None:
 
 
 def measure(path: Path, batches: int) -> dict[str, Any]:
-    run = RunDirectory.open(path)
+    run = RunDirectory.open_to_load(path)
     config = RunConfig.from_json(run.config())
-    iteration, arrays, _ = checkpoints.newest(run.checkpoints)
+    iteration, arrays = run.newest_checkpoint()
     if not arrays or batches < 2:
         raise CupolaError(f"{path} needs a readable checkpoint, and --batches at least 2.")
-    trainer = Trainer(config)
+    trainer = Trainer(config, task_of(config, threads=config.options.engine_threads))
     trainer.restore(iteration, arrays)
     rollouts, returns, costs = drawn(trainer, batches)
     trainer.close()

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from cupola.cli import warm_up_cache
+from cupola.compilation import warm_up_cache
 from cupola.runs.directory import RunDirectory
 from cupola.sweeps import grid
 from cupola.sweeps.directory import SweepDirectory

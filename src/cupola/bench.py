@@ -1,4 +1,4 @@
-"""Steps a second of whole training iterations, beside the physics ceiling of the same run."""
+"""Steps per second of whole training iterations, beside the physics ceiling of the same run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from cupola.config import resolve
-from cupola.tasks import make_task, spec_of
+from cupola.config import require_limits, run_config, settings_from
+from cupola.task_source import find_task
 from cupola.tasks.base import Task
 from cupola.training import Trainer
 
@@ -20,23 +20,31 @@ RESTART = 25
 def bench(
     task: str, *, algo: str = "cup", iterations: int = 20, threads: int = 0, **fields: Any
 ) -> dict[str, Any]:
-    """Time an algorithm's preset `paper` without early stopping; nothing is written to disk.
+    """Time an algorithm with the settings of its preset `paper`; nothing is written to disk.
+
+    CUP is timed with a few other settings: no early stopping, and a Lagrange multiplier that
+    starts above zero and hardly moves, so that every iteration takes all epochs of both steps.
+    ``fields`` go before all of these.
 
     Training iterations and stretches of bare physics alternate, so that a noisy machine disturbs
     both alike; all figures are medians. The ceiling is the engine alone under random actions, which
     lets robots fall and lie. Standing ones can be cheaper (Humanoid) and are what training sees, so
     `standing_ratio` compares with robots that are put back on their feet every `RESTART` steps.
     """
-    spec, total = spec_of(task), iterations + WARM_UP
-    # A price that is not zero and hardly moves: every iteration runs all epochs of the projection.
+    total = iterations + WARM_UP
     fixed = {"delta": float("inf"), "dual": "slow", "nu_init": 1e-3, "dual_lr": 1e-12}
     fields = {**(fixed if algo == "cup" else {}), **fields}
-    config = resolve(algo, spec, "paper", None, {"iterations": total, "threads": threads, **fields})
-    trainer = Trainer(config)
-    algorithm = config.algorithm
-    bare, standing = (
-        make_task(task, algorithm.num_envs, tuple(config.limits), trainer.threads) for _ in range(2)
+    fields = {"iterations": total, "threads": threads, **fields}
+    settings = settings_from(algo, "paper", fields)
+    options, algorithm = settings.options, settings.algorithm
+    trained, timed = (
+        find_task(task, gym=settings.gym, threads=threads)
+        for threads in (options.engine_threads, options.cores)
     )
+    config = run_config(algo, trained.spec, None, settings)
+    require_limits(config, trained.spec)
+    trainer = Trainer(config, trained)
+    bare, standing = (timed.make(algorithm.num_envs, tuple(config.limits)) for _ in range(2))
     bare.reset(0)
     rng = np.random.default_rng(0)
     steps = algorithm.batch_size // algorithm.num_envs

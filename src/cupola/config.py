@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import re
 from dataclasses import dataclass
-from typing import Any, get_origin, get_type_hints
+from pathlib import Path
+from typing import Any, NamedTuple, get_origin, get_type_hints
 
 from cupola.algos import load_algorithm
 from cupola.algos.config import OnPolicyConfig
 from cupola.checks import check, check_types
+from cupola.cores import available_cores
 from cupola.errors import CupolaError, unknown
-from cupola.gym.options import GymOptions
+from cupola.gym.options import GymOptions, is_foreign, only_for_gym
+from cupola.runs.directory import FORMAT, Record
+from cupola.runs.sinks import SinkName, check_names
 from cupola.tasks.base import TaskSpec
 from cupola.types import Problem
 from cupola.version import __version__
@@ -33,6 +38,8 @@ class RunOptions:
     keep_checkpoints: int = 3
     start_from: str = ""
     """A run whose policy, critics and observation statistics this one begins with."""
+    sinks: tuple[SinkName, ...] = ("tensorboard",)
+    """Where metrics go beside the run's own files: any of tensorboard, wandb, mlflow."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -42,6 +49,17 @@ class RunOptions:
             check(
                 getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}."
             )
+        check_names(self.sinks)
+
+    @property
+    def cores(self) -> int:
+        """Cores that the training uses."""
+        return self.threads or available_cores()
+
+    @property
+    def engine_threads(self) -> int:
+        """Threads of the physics of each of the two collectors."""
+        return max(1, self.cores // 2)
 
 
 @dataclass(frozen=True)
@@ -58,9 +76,15 @@ class RunConfig:
     gym: GymOptions | None = None
     """Of a Gymnasium environment."""
 
-    def to_json(self) -> dict[str, Any]:
+    def default_path(self) -> Path:
+        """runs/ALGO-TASK-SEED."""
+        task = re.sub(r"[^\w.-]+", "-", self.task)
+        return Path("runs") / f"{self.algo}-{task}-{self.options.seed}"
+
+    def to_json(self) -> Record:
         return {
             "cupola": __version__,
+            "format": FORMAT,
             "algo": self.algo,
             "task": self.task,
             "preset": self.preset,
@@ -71,7 +95,7 @@ class RunConfig:
         }
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> RunConfig:
+    def from_json(cls, record: Record) -> RunConfig:
         try:
             module = load_algorithm(record["algo"])
             names = [field.name for field in dataclasses.fields(RunOptions)]
@@ -80,12 +104,63 @@ class RunConfig:
                 task=record["task"],
                 preset=record["preset"],
                 limits={k: float(v) for k, v in record["limits"].items()},
-                options=RunOptions(**{name: record[name] for name in names}),
+                options=build(RunOptions, {name: record[name] for name in names}),
                 algorithm=build(module.Config, record["algorithm"]),
                 gym=build(GymOptions, record["gym"]) if "gym" in record else None,
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise CupolaError(f"config.json is incomplete or damaged ({error!r}).") from None
+
+
+class Settings(NamedTuple):
+    """All that a user can set beside algorithm, task and limits, checked.
+
+    The command line parses it; `settings_from` builds it from the keywords of `cupola.train`.
+    """
+
+    preset: str
+    """What the fields of ``algorithm`` began with."""
+    options: RunOptions
+    algorithm: OnPolicyConfig
+    gym: GymOptions
+
+
+def settings_from(algo: str, preset: str, fields: dict[str, Any]) -> Settings:
+    """Settings from a preset and fields of options, algorithm and Gymnasium environment."""
+    module = load_algorithm(algo)
+    if preset not in module.PRESETS:
+        raise unknown("preset", preset, module.PRESETS)
+    kinds = (RunOptions, module.Config, GymOptions)
+    names = [[field.name for field in dataclasses.fields(kind)] for kind in kinds]
+    for name in fields:
+        if not any(name in own for own in names):
+            raise unknown("field", name, [name for own in names for name in own])
+    options, algorithm, gym = ({k: v for k, v in fields.items() if k in own} for own in names)
+    return Settings(
+        preset=preset,
+        options=build(RunOptions, options),
+        algorithm=build(module.Config, _plain(module.PRESETS[preset]) | algorithm),
+        gym=build(GymOptions, gym),
+    )
+
+
+def run_config(
+    algo: str, spec: TaskSpec, limits: float | Limits | None, settings: Settings
+) -> RunConfig:
+    """The config of a run: the settings, and limits as the task's costs have them."""
+    foreign = is_foreign(spec.name)
+    for name, value in vars(settings.gym).items():
+        if not foreign and value != getattr(GymOptions, name):
+            raise only_for_gym(name)
+    return RunConfig(
+        algo=load_algorithm(algo).__name__.rpartition(".")[2],
+        task=spec.name,
+        preset=settings.preset,
+        limits=resolve_limits(spec, limits),
+        options=settings.options,
+        algorithm=settings.algorithm,
+        gym=settings.gym if foreign else None,
+    )
 
 
 def resolve(
@@ -94,27 +169,20 @@ def resolve(
     preset: str,
     limits: float | Limits | None,
     fields: dict[str, Any],
-    gym: GymOptions | None = None,
 ) -> RunConfig:
-    """A checked config from a preset, limits and overriding fields of options and algorithm."""
-    module = load_algorithm(algo)
-    if preset not in module.PRESETS:
-        raise unknown("preset", preset, module.PRESETS)
-    option_names = [field.name for field in dataclasses.fields(RunOptions)]
-    algorithm_names = [field.name for field in dataclasses.fields(module.Config)]
-    for name in fields:
-        if name not in (*option_names, *algorithm_names):
-            raise unknown("field", name, (*option_names, *algorithm_names))
-    options = {k: v for k, v in fields.items() if k in option_names}
-    overrides = {k: v for k, v in fields.items() if k in algorithm_names}
-    return RunConfig(
-        algo=module.__name__.rpartition(".")[2],
-        task=spec.name,
-        preset=preset,
-        limits=resolve_limits(spec, limits),
-        options=RunOptions(**options),
-        algorithm=build(module.Config, _plain(module.PRESETS[preset]) | overrides),
-        gym=gym,
+    """The config of a run from names and fields, as a user writes them."""
+    return run_config(algo, spec, limits, settings_from(algo, preset, fields))
+
+
+def require_limits(config: RunConfig, spec: TaskSpec) -> None:
+    """Refuse to hold costs to no limit at all, unless the algorithm ignores them anyway."""
+    if config.limits or not getattr(load_algorithm(config.algo), "CONSTRAINED", True):
+        return
+    raise CupolaError(
+        f"{spec.name} has no limit yet: give one with --limit or limits= on"
+        f" {' or '.join(cost.name for cost in spec.costs)}."
+        if spec.costs
+        else no_cost(spec)
     )
 
 

@@ -1,20 +1,18 @@
-"""What a person sees: progress while training, tables afterwards."""
+"""What commands share on the screen: progress, numbers, the closing table of a training."""
 
 from __future__ import annotations
 
 import math
 import time
-from typing import Any, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
 from rich.console import Console
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
 
-from cupola.evaluation import Evaluation, Interval
-from cupola.runs.directory import Record
-from cupola.tasks.base import TaskSpec
-from cupola.types import Cost
+if TYPE_CHECKING:  # numbers can be shown without waiting for JAX
+    from cupola.runs.directory import Record
 
 Shown = TypeVar("Shown", Progress, Live)
 
@@ -93,13 +91,13 @@ class CountDisplay(Screen[Progress]):
 
 
 def outcome(metrics: Record) -> str:
-    """Return, each cost against its limit and its price, on one line."""
+    """Return, each cost against its limit and its Lagrange multiplier, on one line."""
     parts = [f"return {number(metrics['return'])}"]
     for name in cost_names(metrics):
         cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
         sign = "?" if cost is None else "<=" if cost <= limit else ">"
-        price = metrics.get(f"nu/{name}")
-        nu = "" if price is None else f" (nu {price:.3f})"
+        multiplier = metrics.get(f"nu/{name}")
+        nu = "" if multiplier is None else f" (nu {multiplier:.3f})"
         parts.append(f"{name} {number(cost)} {sign} {number(limit)}{nu}")
     return "  ".join(parts)
 
@@ -147,95 +145,3 @@ def summary(metrics: list[Record], timings: list[Record], finished: bool) -> Tab
 def mean(records: list[Record], key: str) -> float | None:
     known = [record[key] for record in records if record.get(key) is not None]
     return sum(known) / len(known) if known else None
-
-
-def evaluation_table(result: Evaluation) -> Table:
-    kind = "deterministic" if result.deterministic else "sampled"
-    table = Table(title=f"{result.episodes} episodes, {kind} actions")
-    for column in ("", "mean", "95 % interval", "limit", "safe episodes"):
-        table.add_column(column, justify="left" if column == "" else "right")
-    table.add_row("return", number(result.returns.mean), span(result.returns), "", "")
-    table.add_row("episode length", number(result.lengths.mean), span(result.lengths), "", "")
-    for name, cost in result.costs.items():
-        share = f"{100 * cost.safe_share:.0f} %"
-        value = cost.value
-        table.add_row(f"cost {name}", number(value.mean), span(value), number(cost.limit), share)
-        plain = cost.undiscounted
-        if plain != value:
-            table.add_row(f"cost {name}, undiscounted", number(plain.mean), span(plain), "", "")
-    return table
-
-
-def span(value: Interval) -> str:
-    if math.isinf(value.low):
-        return "one episode"
-    return f"[{number(value.low)}, {number(value.high)}]"
-
-
-def task_table(specs: dict[str, TaskSpec]) -> Table:
-    table = Table(title="tasks")
-    for column in ("task", "obs", "act", "costs (limit on their return)", "also measured"):
-        table.add_column(column, justify="right" if column in ("obs", "act") else "left")
-    for name, spec in specs.items():
-        bound = ", ".join(describe(cost) for cost in spec.costs if cost.limit is not None)
-        free = ", ".join(cost.name for cost in spec.costs if cost.limit is None)
-        table.add_row(name, str(spec.obs_size), str(spec.act_size), bound, free)
-    return table
-
-
-def describe(cost: Cost) -> str:
-    return f"{cost.name} <= {cost.limit:g}{' discounted' if cost.discounted else ''}"
-
-
-def bench_table(result: dict[str, Any]) -> Table:
-    what = f"{result['task']}: whole iterations of {result['algorithm']}"
-    table = Table(title=f"{what}, {result['threads']} thread(s)")
-    table.add_column("")
-    table.add_column("steps/s", justify="right")
-    table.add_column("seconds an iteration", justify="right")
-    whole = result["rollout_seconds"] + result["update_seconds"]
-    rows = (
-        ("training", result["steps_per_second"], whole),
-        ("  rollout", None, result["rollout_seconds"]),
-        ("  update", None, result["update_seconds"]),
-        ("physics ceiling", result["physics_steps_per_second"], result["physics_seconds"]),
-        ("  of standing robots", None, result["standing_seconds"]),
-    )
-    for label, speed, seconds in rows:
-        table.add_row(label, "" if speed is None else f"{speed:,.0f}", f"{seconds:.3f}")
-    table.add_row("training / ceiling", f"{100 * result['ratio']:.0f} %", "")
-    table.add_row("  of standing robots", f"{100 * result['standing_ratio']:.0f} %", "")
-    return table
-
-
-def theory_tables(record: Record) -> list[Table]:
-    """The claims on dense and on sparse cases, and exact CUP against the optimum."""
-    tables = []
-    for family in ("dense", "sparse"):
-        rows = record[family]
-        table = Table(title=f"{rows[0]['cases']} {family} random cases")
-        headings = ("claim", "version", "violated", "worst", "tightness", "vacuous")
-        for column in headings:
-            left = column in ("claim", "version")
-            table.add_column(column, justify="left" if left else "right")
-        for row in rows:
-            tight = row["median_tightness"]
-            shown = "" if tight is None else f"{tight:.3f}" if tight >= 0.01 else f"{tight:.1e}"
-            table.add_row(
-                row["claim"],
-                row["version"],
-                str(row["violations"]),
-                f"{row['worst_violation']:.3g}" if row["violations"] else "",
-                shown,
-                f"{100 * row['vacuous']:.0f} %",
-            )
-        tables.append(table)
-    table = Table(title="exact CUP against the linear programme")
-    sizes = ("cmdps", "solved", "states", "actions", "costs")
-    for column in (*sizes, "worst gap", "worst violation"):
-        table.add_column(column, justify="right")
-    for row in record["exact_cup"]:
-        worst = (row["worst_gap"], max(row["worst_violation"], 0.0))
-        counts = (str(row[key]) for key in sizes)
-        table.add_row(*counts, *(f"{100 * x:.3g} %" for x in worst))
-    return [*tables, table]

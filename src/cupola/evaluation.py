@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from cupola.config import problem_of
+from cupola.episodes import Finished
 from cupola.errors import CupolaError
 from cupola.gym.costs import CostFunction
 from cupola.policy import Policy
-from cupola.rollout import Finished
 from cupola.seeds import environment_seed
-from cupola.tasks import make_task, spec_of
+from cupola.task_source import EnvMaker, task_of
 from cupola.tasks.base import Task, TaskFactory
-from cupola.training import source
 
 MAX_ENVS = 64
 
@@ -54,7 +52,7 @@ def evaluate(
     seed: int = 0,
     threads: int = 1,
     task: TaskFactory | None = None,
-    env: Callable[[], Any] | None = None,
+    env: EnvMaker | None = None,
     cost: CostFunction | None = None,
 ) -> Evaluation:
     """Run whole episodes of the policy's own task, none of which was seen in training.
@@ -64,19 +62,14 @@ def evaluate(
     if episodes < 1:
         raise CupolaError(f"episodes must be at least 1, not {episodes}.")
     config = policy.config
-    task = task or source(config.task, config.gym, env, cost, config.limits)
-    spec = task.spec if task else spec_of(config.task)
-    problem = problem_of(spec, config.limits)
+    factory = task_of(config, task=task, env=env, cost=cost, threads=threads)
+    problem = problem_of(factory.spec, config.limits)
     first_seed = environment_seed(seed, "evaluate")
     rng = np.random.default_rng(seed)
     parts = []
     for begun in range(0, episodes, MAX_ENVS):
         count = min(MAX_ENVS, episodes - begun)
-        envs = (
-            task.make(count, problem.costs)
-            if task
-            else make_task(spec.name, count, problem.costs, threads)
-        )
+        envs = factory.make(count, problem.costs)
         parts.append(first_episodes(envs, policy, deterministic, rng, first_seed + begun))
         envs.close()
     total = Finished(*(np.concatenate(column) for column in zip(*parts, strict=True)))

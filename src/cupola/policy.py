@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import jax
@@ -81,17 +80,15 @@ def load(path: str | Path) -> Policy:
     """The policy of a run directory's newest checkpoint, or of one checkpoint file."""
     path = Path(path)
     if path.suffix == checkpoints.SUFFIX:
-        run = RunDirectory.open(path.parent.parent)
+        run = RunDirectory.open_to_load(path.parent.parent)
         iteration, arrays = checkpoints.read(path)
     else:
-        run = RunDirectory.open(path)
-        iteration, arrays, damaged = checkpoints.newest(run.checkpoints)
+        run = RunDirectory.open_to_load(path)
+        iteration, arrays = run.newest_checkpoint()
         if not arrays:
             raise CupolaError(
                 f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
             )
-        for sentence in damaged:
-            warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=2)
     config = RunConfig.from_json(run.config())
     inputs, log_std = arrays["inputs"], arrays.get("learner.policy.log_std")
     network = nets.init_policy(

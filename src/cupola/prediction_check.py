@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from cupola.rollout import Finished
+from cupola.episodes import Finished
 from cupola.tasks.base import State
 from cupola.types import Prediction
 
@@ -44,7 +44,5 @@ class PredictionCheck:
         return {"horizon": self._horizon, "predicted": self._predicted, "level": self._level}
 
     def restore(self, state: State) -> None:
-        """A checkpoint of an earlier version has none: what it would say is then not known."""
-        if state:
-            self._horizon = state["horizon"]
-            self._predicted, self._level = state["predicted"], state["level"]
+        self._horizon = state["horizon"]
+        self._predicted, self._level = state["predicted"], state["level"]

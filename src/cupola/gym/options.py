@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cupola.checks import check, check_types
+from cupola.errors import CupolaError
 
 PREFIXES = ("gym:", "env:")
 """Of a task that is a Gymnasium id, or a function that makes an environment."""
@@ -32,3 +33,10 @@ class GymOptions:
 
 def is_foreign(task: str) -> bool:
     return task.startswith(PREFIXES)
+
+
+def only_for_gym(name: str) -> CupolaError:
+    """An error for something given with a task that has it already."""
+    return CupolaError(
+        f"{name} is for Gymnasium environments (gym:ID): a task of cupola has its own."
+    )

@@ -1,1 +1,1 @@
-"""Run directories: config, metrics, timings, TensorBoard events, checkpoints."""
+"""Run directories: config, metrics, timings, checkpoints; and sinks that metrics also go to."""

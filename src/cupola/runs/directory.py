@@ -1,10 +1,11 @@
 """One run, one directory:
 
 config.json       what was asked for, resolved; enough to begin again
-metrics.jsonl     one line an iteration, nothing in it depends on the clock
-timings.jsonl     one line an iteration: seconds of the rollout and the update, steps/s
-tensorboard/      the same numbers as events
+metrics.jsonl     one line per iteration, nothing in it depends on the clock
+timings.jsonl     one line per iteration: seconds of the rollout and the update, steps/s
 checkpoints/      the last few, NNNNNNNN.safetensors
+
+The sinks (`cupola.runs.sinks`) add files of their own.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -19,9 +21,11 @@ from typing import Any
 
 from cupola.errors import CupolaError, in_words
 from cupola.runs import checkpoints
-from cupola.runs.events import TensorBoard
 
 Record = dict[str, Any]
+
+FORMAT = 2
+"""Of config.json and of the names in checkpoints; a change that old runs do not survive adds 1."""
 
 
 class RunDirectory:
@@ -34,7 +38,6 @@ class RunDirectory:
         self.metrics_file = path / "metrics.jsonl"
         self.timings_file = path / "timings.jsonl"
         self._files: dict[Path, Any] = {}
-        self._events: TensorBoard | None = None
 
     @classmethod
     def refuse_occupied(cls, path: Path) -> None:
@@ -79,6 +82,22 @@ class RunDirectory:
                 raise CupolaError(f"{path} does not hold a run: it has no config.json.")
         return run
 
+    @classmethod
+    def open_to_load(cls, path: Path) -> RunDirectory:
+        """A run whose checkpoints this version can read; reports read older ones with `open`."""
+        run = cls.open(path)
+        config = run.config()
+        found = config.get("format", 1)
+        if not isinstance(found, int):
+            raise CupolaError(f"{run.config_file} is damaged: its format is {found!r}.")
+        if found != FORMAT:
+            version, age = config.get("cupola", "?"), "a newer" if found > FORMAT else "an older"
+            raise CupolaError(
+                f"{path} was written by cupola {version} in {age} format ({found}; this version"
+                f" reads {FORMAT}): use it with the version that wrote it, or train again."
+            )
+        return run
+
     def config(self) -> Record:
         try:
             config = json.loads(self.config_file.read_text())
@@ -93,6 +112,23 @@ class RunDirectory:
 
     def timings(self) -> list[Record]:
         return _read_lines(self.timings_file)
+
+    def newest_checkpoint(self) -> tuple[int, checkpoints.Arrays]:
+        """The newest readable checkpoint, with a warning for each newer one that is damaged.
+
+        Without any it is iteration 0 and no arrays: the beginning.
+        """
+        iteration, arrays, damaged = checkpoints.newest(self.checkpoints)
+        for sentence in damaged:
+            warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=3)
+        return iteration, arrays
+
+    def last_good(self) -> str:
+        """Where the training can go on after it failed, in words."""
+        saved = checkpoints.iterations(self.checkpoints)
+        if not saved:
+            return "no checkpoint had been written yet."
+        return f"the last good checkpoint is {checkpoints.path_of(self.checkpoints, saved[-1])}."
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -121,14 +157,11 @@ class RunDirectory:
             for newer in checkpoints.iterations(self.checkpoints):
                 if newer > iteration:
                     checkpoints.path_of(self.checkpoints, newer).unlink()
-            self._events = TensorBoard(self.path / "tensorboard", first_step=iteration + 1)
 
     def log(self, metrics: Record, timings: Record) -> None:
         with self.writing():
             self._append(self.metrics_file, metrics)
             self._append(self.timings_file, timings)
-            if self._events is not None:
-                self._events.log(metrics | timings, metrics["iteration"])
 
     def checkpoint(self, iteration: int, arrays: checkpoints.Arrays, keep: int) -> None:
         with self.writing():
@@ -140,9 +173,6 @@ class RunDirectory:
         for file in self._files.values():
             file.close()
         self._files = {}
-        if self._events is not None:
-            self._events.close()
-            self._events = None
 
     def _append(self, path: Path, record: Record) -> None:
         if path not in self._files:

@@ -29,7 +29,7 @@ from cupola.version import __version__
 
 LOCK_SECONDS = 20.0
 """How long to wait for a lock: what holds it may be dying."""
-NOT_COMPARED = ("cupola", "threads", "checkpoint_every", "keep_checkpoints")
+NOT_COMPARED = ("cupola", "format", "threads", "checkpoint_every", "keep_checkpoints", "sinks")
 """What a config holds that does not change the results."""
 
 State = Literal["waiting", "interrupted", "running", "finished", "failed"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import struct
 import time
 from pathlib import Path
@@ -15,32 +16,42 @@ from cupola.runs.checkpoints import append
 
 
 class TensorBoard:
-    """One event file; TensorBoard forgets what earlier files hold from ``first_step`` on."""
+    """One event file per start, in RUN/tensorboard."""
 
-    def __init__(self, folder: Path, first_step: int) -> None:
+    def __init__(self) -> None:
+        self._file: io.FileIO | None = None
+
+    def start(self, path: Path, config: dict[str, Any], first_iteration: int) -> None:
+        """TensorBoard forgets what earlier files hold from ``first_iteration`` on."""
+        folder = path / "tensorboard"
         folder.mkdir(exist_ok=True)
         name = f"events.out.tfevents.{time.time_ns() // 10**6}"
         # Unbuffered: an event is in the file or the write fails, and closing cannot fail.
         self._file = (folder / name).open("ab", buffering=0)
         self._write(Event(file_version="brain.Event:2"))
-        self._write(Event(step=first_step, session_log=SessionLog(status=SessionLog.START)))
+        self._write(Event(step=first_iteration, session_log=SessionLog(status=SessionLog.START)))
 
-    def log(self, record: dict[str, Any], step: int) -> None:
-        """All numbers of a record as scalars of one step."""
+    def log(self, metrics: dict[str, Any], timings: dict[str, Any]) -> None:
+        """All numbers as scalars of one step."""
         values = [
             Summary.Value(tag=name, simple_value=value)
-            for name, value in record.items()
+            for name, value in (metrics | timings).items()
             if isinstance(value, int | float) and name != "iteration"
         ]
-        self._write(Event(step=step, summary=Summary(value=values)))
+        self._write(Event(step=metrics["iteration"], summary=Summary(value=values)))
 
-    def close(self) -> None:
-        self._file.close()
+    def close(self, finished: bool) -> None:
+        if self._file is not None:
+            self._file.close()
 
     def _write(self, event: Event) -> None:
         """One TFRecord: length, its checksum, data, its checksum."""
+        assert self._file is not None
         event.wall_time = time.time()
         data = event.SerializeToString()
         length = struct.pack("<Q", len(data))
         checks = (struct.pack("<I", masked_crc32c(part)) for part in (length, data))
         append(self._file, b"".join((length, next(checks), data, next(checks))))
+
+
+make = TensorBoard

@@ -1,15 +1,18 @@
-"""`cupola sweep`, `report` and `compare`: their arguments, and what they do."""
+"""`cupola sweep`."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from rich.console import Console
 from tyro.conf import Positional
 
+from cupola.commands.parsing import parse, program
 from cupola.errors import CupolaError
 
 if TYPE_CHECKING:
@@ -35,30 +38,14 @@ class SweepArgs:
     """Throw away and train anew the cells whose settings have changed."""
 
 
-@dataclass(frozen=True)
-class ReportArgs:
-    """One HTML page of a sweep or of any runs, with figures, tables and curves beside it."""
-
-    source: Positional[Path]
-    """The directory of a sweep, one with runs in it, or a file of curves (curves.csv.gz)."""
-    out: Path | None = None
-    """The page; default report.html in the directory. Figures, tables and curves go beside it."""
+def run(args: Sequence[str]) -> None:
+    sweep(parse(SweepArgs, args, "sweep"))
 
 
-@dataclass(frozen=True)
-class CompareArgs:
-    """A quick look at a few runs."""
-
-    runs: Positional[tuple[Path, ...]]
-    """Run directories."""
-
-
-def sweep(args: SweepArgs, program: str) -> None:
+def sweep(args: SweepArgs) -> None:
     """Exit code 1 where a cell failed, 130 where the sweep was stopped."""
     if args.address and args.engine != "ray":
         raise CupolaError("--address is for a Ray cluster: add --engine ray.")
-    from rich.console import Console
-
     from cupola.cores import available_cores
     from cupola.signals import stop_requests
     from cupola.sweeps import grid
@@ -87,7 +74,7 @@ def sweep(args: SweepArgs, program: str) -> None:
     if any(status.state in ("waiting", "interrupted") for status in statuses.values()):
         console.print("stopped; go on with the same command.")
         sys.exit(130)
-    console.print(f"next: {program} report {path}", soft_wrap=True)
+    console.print(f"next: {program()} report {path}", soft_wrap=True)
     if failed:
         first = statuses[failed[0]].reason.rstrip(".")
         raise CupolaError(
@@ -104,31 +91,3 @@ def make_pool(directory: SweepDirectory, args: SweepArgs) -> Pool:
     from cupola.sweeps.local_engine import LocalPool
 
     return LocalPool(directory, args.jobs)
-
-
-def report(args: ReportArgs) -> None:
-    from cupola.reports import curves, results
-    from cupola.reports.page import write_report
-    from cupola.runs.directory import reaching
-
-    with reaching(args.source):
-        is_file = args.source.is_file()
-    folder = args.source.parent if is_file else args.source
-    page = args.out or folder / "report.html"
-    if page.suffix != ".html":
-        raise CupolaError(f"--out is the page to write: a name like report.html, not {page}.")
-    found = curves.read(args.source) if is_file else results.load(args.source)
-    written = write_report(found, page)
-    print(f"{page}, with figures, tables and curves in {written}")
-
-
-def compare(args: CompareArgs) -> None:
-    from rich.console import Console
-
-    from cupola.reports.compare import comparison
-
-    if not args.runs:
-        raise CupolaError("say what to compare: cupola compare RUN RUN ...")
-    console = Console()
-    for part in comparison(args.runs, utf8=console.encoding.startswith("utf")):
-        console.print(part)

@@ -1,0 +1,73 @@
+"""The one source of tasks: from what a user names or gives to a spec and a way to make the task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from cupola.config import Limits, RunConfig
+from cupola.errors import CupolaError
+from cupola.gym.costs import CostFunction
+from cupola.gym.options import GymOptions, is_foreign, only_for_gym
+from cupola.gym.task import factory as gym_factory
+from cupola.gym.task import task_name
+from cupola.tasks import make_task, spec_of
+from cupola.tasks.base import TaskFactory
+
+EnvMaker = Callable[[], Any]
+"""Makes a Gymnasium environment."""
+
+
+def find_task(
+    task: str | TaskFactory | None,
+    *,
+    env: EnvMaker | None = None,
+    cost: CostFunction | None = None,
+    gym: GymOptions | None = None,
+    limits: float | Limits | None = None,
+    threads: int = 1,
+) -> TaskFactory:
+    """A task of any origin.
+
+    ``task`` is a name or an alias of the registry, ``gym:ID``, ``env:package.module:function``, or
+    the factory itself. ``env`` and ``cost`` are what the names of a Gymnasium environment and of
+    its cost function stand for; ``gym`` and ``limits`` are for Gymnasium environments. ``threads``
+    is how many of them the engine of a registered task may use.
+    """
+    if isinstance(task, TaskFactory):
+        return task
+    if task is None:
+        if env is None:
+            raise CupolaError("name a task, for example 'HopperSpeed', or give env=a function.")
+        task = task_name(env)
+    if is_foreign(task):
+        return gym_factory(task, gym or GymOptions(), env=env, cost=cost, limits=limits)
+    for name, given in (("env", env), ("cost", cost)):
+        if given is not None:
+            raise only_for_gym(name)
+    spec = spec_of(task)
+    return TaskFactory(spec, partial(make_task, spec.name, threads=threads))
+
+
+def task_of(
+    config: RunConfig,
+    *,
+    task: TaskFactory | None = None,
+    env: EnvMaker | None = None,
+    cost: CostFunction | None = None,
+    threads: int,
+) -> TaskFactory:
+    """The task of a run that was recorded.
+
+    What it was given as a Python object (``task``, ``env``, ``cost``) is given again, except
+    functions that can be imported by their names.
+    """
+    return find_task(
+        task or config.task,
+        env=env,
+        cost=cost,
+        gym=config.gym,
+        limits=config.limits,
+        threads=threads,
+    )
