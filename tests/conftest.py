@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -13,17 +16,43 @@ import jax
 import numpy as np
 import pytest
 
+import cupola
+from cupola.cli import main
 from cupola.compilation import warm_up_cache
 from cupola.runs.directory import RunDirectory
 from cupola.sweeps import grid
 from cupola.sweeps.directory import SweepDirectory
 
+# The same shapes and numbers as in tests/runs/test_resume.py: they are compiled once.
+TINY = {
+    "batch_size": 200,
+    "num_envs": 4,
+    "minibatch_size": 50,
+    "epochs": 2,
+    "hidden": (8, 8),
+    "dual_lr": 0.1,
+    "iterations": 6,
+    "checkpoint_every": 2,
+    "threads": 1,
+}
+TINY_ARGS = [
+    *("--batch-size", "200", "--num-envs", "4", "--minibatch-size", "50", "--epochs", "2"),
+    *("--hidden", "8", "8", "--iterations", "6", "--checkpoint-every", "2", "--threads", "1"),
+    *("--dual-lr", "0.1"),
+]
+
+Command = Callable[..., tuple[int, str, str]]
+Complaint = Callable[..., str]
+
 
 @pytest.fixture(scope="session", autouse=True)
 def compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Many tests and their child processes compile the same functions: once is enough."""
+    base = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        base = base.parent  # of all workers
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("XDG_CACHE_HOME", str(base / "cache"))
         warm_up_cache()
         yield
 
@@ -93,3 +122,61 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
         result = {"episodes": 20, "versions": {"cupola": "0.1.0", "python": "3.11.7"}}
         result |= {"sampled": evaluation, "deterministic": evaluation}
         (run.path / "result.json").write_text(json.dumps(result))
+
+
+@pytest.fixture(scope="session")
+def tiny() -> dict[str, Any]:
+    """Fields of a training that takes a moment."""
+    return dict(TINY)
+
+
+@pytest.fixture(scope="session")
+def tiny_args() -> list[str]:
+    """The same on the command line."""
+    return list(TINY_ARGS)
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch) -> Command:
+    """Run `cupola ...` in an empty folder: exit code, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+
+    def run(*args: str | Path) -> tuple[int, str, str]:
+        status: Any = 0
+        capsys.readouterr()
+        try:
+            main([str(arg) for arg in args])
+        except SystemExit as stop:
+            status = stop.code
+        return (status or 0, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def complaint(command: Command, tmp_path: Path) -> Complaint:
+    """The one line that a command which is refused prints; it leaves nothing behind."""
+
+    def run(*args: str | Path) -> str:
+        before = sorted(tmp_path.rglob("*"))
+        status, out, err = command(*args)
+        assert status not in (0, None)
+        assert out == ""
+        assert re.fullmatch(r"cupola: .*\n", err), err
+        assert sorted(tmp_path.rglob("*")) == before, "something was left behind"
+        return err.removeprefix("cupola: ").strip()
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> cupola.Run:
+    """A small finished run."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    return cupola.train("cup", "HopperSpeed", limits=5.0, out=out, **TINY)
+
+
+@pytest.fixture
+def copy(trained: cupola.Run, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(trained.path, tmp_path / "copy"))

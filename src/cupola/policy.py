@@ -84,11 +84,9 @@ def load(path: str | Path) -> Policy:
         iteration, arrays = checkpoints.read(path)
     else:
         run = RunDirectory.open_to_load(path)
-        iteration, arrays = run.newest_checkpoint()
-        if not arrays:
-            raise CupolaError(
-                f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
-            )
+        iteration, arrays = run.newest_checkpoint(
+            f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
+        )
     config = RunConfig.from_json(run.config())
     inputs, log_std = arrays["inputs"], arrays.get("learner.policy.log_std")
     network = nets.init_policy(

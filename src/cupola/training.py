@@ -81,9 +81,8 @@ class Trainer:
 
     def _start_from(self, path: Path) -> None:
         """Take over another run's networks and statistics, but no optimiser and no multiplier."""
-        _, arrays = RunDirectory.open_to_load(path).newest_checkpoint()
-        if not arrays:
-            raise CupolaError(f"start_from: {path} has no readable checkpoint.")
+        run = RunDirectory.open_to_load(path)
+        _, arrays = run.newest_checkpoint(f"start_from: {path} has no readable checkpoint.")
         self.learner = self.learner._replace(
             policy=checkpoints.unflatten("learner.policy", arrays, self.learner.policy),
             critics=checkpoints.unflatten("learner.critics", arrays, self.learner.critics),

@@ -113,12 +113,15 @@ class RunDirectory:
     def timings(self) -> list[Record]:
         return _read_lines(self.timings_file)
 
-    def newest_checkpoint(self) -> tuple[int, checkpoints.Arrays]:
+    def newest_checkpoint(self, without: str = "") -> tuple[int, checkpoints.Arrays]:
         """The newest readable checkpoint, with a warning for each newer one that is damaged.
 
-        Without any it is iteration 0 and no arrays: the beginning.
+        Where there is none, ``without`` is the error; or it is iteration 0 and no arrays, the
+        beginning.
         """
         iteration, arrays, damaged = checkpoints.newest(self.checkpoints)
+        if without and not arrays:
+            raise CupolaError(without)
         for sentence in damaged:
             warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=3)
         return iteration, arrays

@@ -1,0 +1,101 @@
+"""Training: one iteration, the loop, and an environment that returns nonsense."""
+
+import numpy as np
+import pytest
+
+import cupola
+from cupola.errors import CupolaError
+from cupola.runs.directory import RunDirectory
+from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.types import Cost, Step
+
+
+class Counter(Task):
+    """Counts to ten; sizes and limit are Hopper's, so that nothing new is compiled.
+
+    ``bad`` names arrays of `Step` and the step at which, and the value with which, they go bad.
+    """
+
+    spec = TaskSpec("Counter", 11, 3, (Cost("use", 5.0, discounted=True),), 10)
+
+    def __init__(self, num_envs: int, costs: tuple[str, ...], bad: dict[str, tuple[int, float]]):
+        self.num_envs, self.costs, self._bad = num_envs, costs, bad
+        self._clock, self._count = Clock(num_envs, 10), 0
+
+    def _observe(self) -> np.ndarray:
+        return np.tile(self._clock.elapsed[:, None] / 10, 11)
+
+    def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
+        self._clock.start(seed, stagger)
+        return self._observe()
+
+    def step(self, actions: np.ndarray) -> Step:
+        self._count += 1
+        truncated = self._clock.tick(np.zeros(self.num_envs, bool))
+        final_obs = self._observe()
+        self._clock.begin(np.flatnonzero(truncated))
+        step = Step(
+            obs=self._observe(),
+            final_obs=final_obs,
+            reward=1 - np.square(actions - 1).sum(axis=1),
+            costs=np.abs(actions[:, :1]),
+            terminated=np.zeros(self.num_envs, bool),
+            truncated=truncated,
+        )
+        for name, (when, value) in self._bad.items():
+            if self._count == when:
+                getattr(step, name)[0] = value
+        return step
+
+    def save(self) -> State:
+        return {"count": np.array(self._count), **self._clock.save()}
+
+    def restore(self, state: State) -> np.ndarray:
+        self._count = int(state["count"])
+        self._clock.restore(state)
+        return self._observe()
+
+
+def counter(**bad: tuple[int, float]) -> cupola.TaskFactory:
+    return cupola.TaskFactory(Counter.spec, lambda envs, costs: Counter(envs, costs, bad))
+
+
+@pytest.mark.parametrize(
+    ("given", "value", "named"),
+    [
+        ("reward", np.nan, "rewards"),
+        ("reward", np.inf, "rewards"),
+        ("costs", -np.inf, "costs"),
+        ("final_obs", np.nan, "next_obs"),
+        ("obs", np.nan, "obs"),
+    ],
+)
+def test_nonsense_from_an_environment_names_the_culprit(tmp_path, given, value, named, tiny):
+    """Step 265 belongs to iteration 6 of 50 steps each; iteration 4 was saved."""
+    run = tmp_path / "run"
+    good = run / "checkpoints" / "00000004.safetensors"
+    with pytest.raises(CupolaError) as caught:
+        cupola.train("cup", counter(**{given: (265, value)}), out=run, **tiny)
+    assert str(caught.value) == (
+        f"iteration 6: '{named}' of the rollout is not finite (task Counter);"
+        f" the last good checkpoint is {good}."
+    )
+    assert len(RunDirectory.open(run).metrics()) == 5
+    assert np.isfinite(cupola.load(good).predict(np.ones((3, 11)))).all()
+
+
+def test_a_run_goes_on_when_its_environment_is_mended(tmp_path, tiny):
+    with pytest.raises(CupolaError, match=r"^iteration 2: 'rewards'.*no checkpoint had been wri"):
+        cupola.train("cup", counter(reward=(80, np.nan)), out=tmp_path / "run", **tiny)
+    with pytest.raises(CupolaError, match=r"^iteration 4: 'costs'.*00000002\.safetensors\.$"):
+        cupola.resume(tmp_path / "run", task=counter(costs=(180, np.nan)))
+    run = cupola.resume(tmp_path / "run", task=counter())
+    whole = cupola.train("cup", counter(), out=tmp_path / "whole", **tiny)
+    assert run.metrics == whole.metrics
+    assert len(run.metrics) == 6
+
+
+def test_nonsense_in_the_last_observation_is_not_saved(tmp_path, tiny):
+    """The observation after iteration 4 is used in iteration 5 and saved in between."""
+    with pytest.raises(CupolaError, match=r"last good checkpoint is .*00000002"):
+        cupola.train("cup", counter(obs=(200, np.nan)), out=tmp_path / "run", **tiny)
