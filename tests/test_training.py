@@ -1,12 +1,19 @@
 """Training: one iteration, the loop, and an environment that returns nonsense."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 import cupola
+from cupola.config import RunConfig, resolve
 from cupola.errors import CupolaError
+from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
+from cupola.task_source import task_of
+from cupola.tasks import spec_of
 from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.training import Trainer, start
 from cupola.types import Cost, Step
 
 
@@ -84,7 +91,7 @@ def test_nonsense_from_an_environment_names_the_culprit(tmp_path, given, value, 
     assert np.isfinite(cupola.load(good).predict(np.ones((3, 11)))).all()
 
 
-def test_a_run_goes_on_when_its_environment_is_mended(tmp_path, tiny):
+def test_a_run_goes_on_when_its_environment_is_fixed(tmp_path, tiny):
     with pytest.raises(CupolaError, match=r"^iteration 2: 'rewards'.*no checkpoint had been wri"):
         cupola.train("cup", counter(reward=(80, np.nan)), out=tmp_path / "run", **tiny)
     with pytest.raises(CupolaError, match=r"^iteration 4: 'costs'.*00000002\.safetensors\.$"):
@@ -99,3 +106,69 @@ def test_nonsense_in_the_last_observation_is_not_saved(tmp_path, tiny):
     """The observation after iteration 4 is used in iteration 5 and saved in between."""
     with pytest.raises(CupolaError, match=r"last good checkpoint is .*00000002"):
         cupola.train("cup", counter(obs=(200, np.nan)), out=tmp_path / "run", **tiny)
+
+
+# --- One iteration, and the loop ---
+
+
+@pytest.fixture
+def config(tiny) -> RunConfig:
+    """That of the fixture `trained`."""
+    return resolve("cup", spec_of("HopperSpeed"), "paper", 5.0, tiny)
+
+
+def test_a_trainer_is_the_loop_without_files(config, trained):
+    trainer = Trainer(config, task_of(config, threads=1))
+    records = [trainer.iterate()[0] for _ in range(3)]
+    trainer.close()
+    assert records == trained.metrics[:3]
+
+
+def test_a_config_as_a_value_trains_what_the_names_train(config, trained, tmp_path):
+    """`start` is what the command line calls, `train` what Python calls."""
+    assert config == trained.config
+    seen = []
+    factory = task_of(config, threads=config.options.engine_threads)
+    run = start(config, factory, tmp_path / "run", lambda metrics, _: seen.append(metrics))
+    assert run.metrics == trained.metrics == seen
+    assert (run.finished, run.config) == (True, config)
+
+
+def test_a_restored_trainer_goes_on_bit_for_bit(config, trained):
+    file = trained.path / "checkpoints" / "00000004.safetensors"
+    iteration, arrays = checkpoints.read(file)
+    trainer = Trainer(config, task_of(config, threads=1))
+    trainer.restore(iteration, arrays)
+    saved = trainer.save()
+    assert saved.keys() == arrays.keys()
+    for name, array in saved.items():
+        assert array.tobytes() == arrays[name].tobytes(), name
+    assert [trainer.iterate()[0] for _ in range(2)] == trained.metrics[4:]
+    trainer.close()
+
+
+def test_start_from_takes_networks_and_statistics_and_nothing_else(config, trained):
+    options = dataclasses.replace(config.options, start_from=str(trained.path), seed=5)
+    later = dataclasses.replace(config, options=options)
+    other = dataclasses.replace(config, options=dataclasses.replace(options, start_from=""))
+    factory = task_of(config, threads=1)
+    (begun, fresh) = (Trainer(which, factory) for which in (later, other))
+    ours, new = begun.save(), fresh.save()
+    old = checkpoints.newest(trained.path / "checkpoints")[1]
+    taken = ("learner.policy.", "learner.critics", "moments")
+    for name, array in ours.items():
+        expected = old if name.startswith(taken) else new
+        np.testing.assert_array_equal(array, expected[name], err_msg=name)
+    assert any(not np.array_equal(old[name], new[name]) for name in ours)
+    assert (begun.iteration, fresh.iteration) == (0, 0)
+
+
+def test_a_listener_that_fails_leaves_a_run_that_can_be_resumed(config, trained, tmp_path):
+    def fail(metrics, _):
+        if metrics["iteration"] == 4:
+            raise RuntimeError("the listener")
+
+    factory = task_of(config, threads=1)
+    with pytest.raises(RuntimeError, match="the listener"):
+        start(config, factory, tmp_path / "run", fail)
+    assert cupola.resume(tmp_path / "run").metrics == trained.metrics

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from cupola.version import __version__
 
-# Before JAX starts: one thread an operation, so that results do not depend on the number of
+# Before JAX starts: one thread per operation, so that results do not depend on the number of
 # cores and two computations can run side by side (docs/decisions/0001).
 _FLAG = "--xla_cpu_multi_thread_eigen=false"
 if "xla_cpu_multi_thread_eigen" not in os.environ.get("XLA_FLAGS", ""):

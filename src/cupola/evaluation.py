@@ -97,7 +97,7 @@ def first_episodes(
     returns, lengths, discount = np.zeros(count), np.zeros(count, np.int64), 1.0
     costs, discounted = np.zeros((count, len(envs.costs))), np.zeros((count, len(envs.costs)))
     while running.any():
-        step = envs.step(policy.numbers(obs, deterministic=deterministic, rng=rng))
+        step = envs.step(policy.raw_actions(obs, deterministic=deterministic, rng=rng))
         obs = step.obs
         returns[running] += step.reward[running]
         lengths[running] += 1

@@ -54,13 +54,13 @@ class Policy:
         sampled, with ``rng`` where the samples must be repeatable. For a Gymnasium environment
         they are its own actions: within the bounds and of the shape of its Box, or whole numbers.
         """
-        numbers = self.numbers(obs, deterministic=deterministic, rng=rng)
-        return numbers if self.actions is None else self.actions.decode(numbers)
+        raw = self.raw_actions(obs, deterministic=deterministic, rng=rng)
+        return raw if self.actions is None else self.actions.decode(raw)
 
-    def numbers(
+    def raw_actions(
         self, obs: np.ndarray, *, deterministic: bool, rng: np.random.Generator | None = None
     ) -> np.ndarray:
-        """What `predict` gives, before it is translated for a Gymnasium environment."""
+        """What `predict` gives, before it is decoded for a Gymnasium environment."""
         obs = np.asarray(obs, np.float32)
         if obs.ndim not in (1, 2) or obs.shape[-1] != self.obs_size:
             raise CupolaError(

@@ -48,3 +48,11 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
     os.close(write)
     assert child.stderr == b""
     assert child.returncode == 1
+
+
+@pytest.mark.parametrize("line", ["--help", "--version", "eval --help", "bench --help"])
+def test_help_does_not_wait_for_jax(line):
+    program = "import sys; from cupola.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    program += "sys.exit('jax' in sys.modules)"
+    command = [sys.executable, "-c", program, *line.split()]
+    assert subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode == 0

@@ -1,4 +1,4 @@
-"""Strangers' environments as tasks: actions, observations, costs, endings, saving, failures."""
+"""Gymnasium environments as tasks: actions, observations, costs, endings, saving, failures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Strangers' environments train, resume, are evaluated, and fail with a sentence."""
+"""Gymnasium environments train, resume, are evaluated, and fail with a sentence."""
 
 from __future__ import annotations
 

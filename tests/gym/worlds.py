@@ -1,4 +1,4 @@
-"""Environments as strangers write them."""
+"""Environments as users write them."""
 
 from __future__ import annotations
 

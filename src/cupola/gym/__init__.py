@@ -1,5 +1,5 @@
-"""The border with Gymnasium, both ways.
+"""Gymnasium, both ways.
 
-In: `task.py` makes a cupola task of any Gymnasium environment. Out: `outward.py` registers every
+In: `task.py` makes a cupola task of any Gymnasium environment. Out: `register.py` registers every
 cupola task with Gymnasium. docs/tasks/gymnasium.md says how to use both.
 """

@@ -1,4 +1,4 @@
-"""What a stranger's code may do wrong, as one sentence that names the environment."""
+"""What the code of an environment may do wrong, as one sentence that names the environment."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saving a stranger's environment as arrays, and putting it back.
+"""Saving a Gymnasium environment as arrays, and putting it back.
 
 The rule, from the outermost wrapper inwards:
 

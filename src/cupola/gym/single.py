@@ -1,4 +1,4 @@
-"""One of a stranger's environments, and a few of them together."""
+"""One Gymnasium environment, and a few of them together."""
 
 from __future__ import annotations
 

@@ -22,13 +22,11 @@ from cupola.types import Cost, Step
 DEFAULT_TIME_LIMIT = 1000
 TRIAL_STEPS = 8
 """Steps after which a restored environment must still do the same as the original."""
-
-
 NEW_EPISODES = "a resumed run begins new episodes"
 
 
 class GymTask(Task):
-    """N environments of a stranger's make."""
+    """N environments of Gymnasium."""
 
     def __init__(
         self, spec: TaskSpec, num_envs: int, recipe: EnvRecipe, workers: int, restorable: bool
@@ -36,7 +34,7 @@ class GymTask(Task):
         assert spec.actions is not None
         self.spec, self.num_envs, self.costs = spec, num_envs, recipe.costs
         self.restorable = restorable
-        self.parallel = workers > 0  # strangers' code need not be safe in threads
+        self.parallel = workers > 0  # other people's code need not be safe in threads
         self._decode = spec.actions.decode
         self._clock = Clock(num_envs, spec.time_limit)
         self._all = range(num_envs)

@@ -148,7 +148,7 @@ class Task(ABC):
 
 
 class TaskFactory(NamedTuple):
-    """A task that is not in the registry: its spec and how to make it."""
+    """A task of any origin: its spec and how to make it."""
 
     spec: TaskSpec
     make: Callable[[int, tuple[str, ...]], Task]
