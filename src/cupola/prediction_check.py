@@ -44,5 +44,7 @@ class PredictionCheck:
         return {"horizon": self._horizon, "predicted": self._predicted, "level": self._level}
 
     def restore(self, state: State) -> None:
-        self._horizon = state["horizon"]
-        self._predicted, self._level = state["predicted"], state["level"]
+        """Nothing is known yet where the state is empty."""
+        if state:
+            self._horizon = state["horizon"]
+            self._predicted, self._level = state["predicted"], state["level"]

@@ -205,7 +205,7 @@ def rows(out: str) -> list[list[str]]:
     return [[cell.strip() for cell in re.split("[│┃]", line)] for line in found]
 
 
-def test_two_named_costs_have_their_own_limits_and_prices(command, tmp_path, tiny_args):
+def test_two_named_costs_have_their_own_limits_and_multipliers(command, tmp_path, tiny_args):
     run = tmp_path / "run"
     limits = ("--limit", "effort=0", "--limit", "speed=1e6")
     status, out, err = command(*HOPPER.split(), *limits, *tiny_args, "--dual", "slow", "--out", run)
@@ -216,10 +216,10 @@ def test_two_named_costs_have_their_own_limits_and_prices(command, tmp_path, tin
         assert (record["limit/speed"], record["limit/effort"]) == (1e6, 0)
         assert record["nu/speed"] == 0
         assert record["cost_value_loss/effort"] != record["cost_value_loss/speed"]
-    # eta (J - b), step by step: the price of effort is the sum of what was spent.
+    # eta (J - b), step by step: the multiplier of effort is the sum of its costs.
     spent = [record["cost/effort"] for record in records]
-    prices = [record["nu/effort"] for record in records]
-    np.testing.assert_allclose(prices, np.minimum(0.1 * np.cumsum(spent), 2), rtol=1e-5)
+    multipliers = [record["nu/effort"] for record in records]
+    np.testing.assert_allclose(multipliers, np.minimum(0.1 * np.cumsum(spent), 2), rtol=1e-5)
     table = {cells[0]: cells[1:] for cells in rows(out)}
     assert table["cost speed"][3] == "held"
     assert table["cost effort"][3] == "exceeded"

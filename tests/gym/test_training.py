@@ -49,12 +49,12 @@ def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     """In worker processes and in this one, in one go and resumed: the same."""
     limits = {"far": 3.0, "fast": 0.5}
     given = {"env": worlds.Drift, "max_episode_steps": 15}
-    whole = cupola.train("cup", **given, limits=limits, out=tmp_path / "whole", **SMALL)
+    whole = cupola.train("ppo_lag", **given, limits=limits, out=tmp_path / "whole", **SMALL)
     assert whole.config.limits == limits
     assert sum(record["episodes"] for record in whole.metrics) > 15
     assert all(record["length"] in (15.0, None) for record in whole.metrics)
     stopped = cupola.train(
-        "cup",
+        "ppo_lag",
         **given,
         limits=limits,
         out=tmp_path / "parts",
@@ -84,9 +84,14 @@ def test_discrete_actions_with_functions_of_the_moment(worlds, tmp_path, capsys)
     """What has no name to import is given again."""
     env, cost = lambda: gymnasium.make("CartPole-v1"), lambda next_obs: abs(next_obs[2]) > 0.05
     given = {"env": env, "cost": cost}
-    whole = cupola.train("cup", **given, limits={"lean": 5}, out=tmp_path / "whole", **SMALL)
+    whole = cupola.train("ppo_lag", **given, limits={"lean": 5}, out=tmp_path / "whole", **SMALL)
     stopped = cupola.train(
-        "cup", **given, limits={"lean": 5}, out=tmp_path / "parts", listener=stop_at(STOP), **SMALL
+        "ppo_lag",
+        **given,
+        limits={"lean": 5},
+        out=tmp_path / "parts",
+        listener=stop_at(STOP),
+        **SMALL,
     )
     assert stopped.config.task.startswith("env:")
     with pytest.raises(SystemExit) as end:

@@ -88,7 +88,7 @@ def assert_same_outcome(run: Path, reference: Path) -> None:
 
 
 def test_the_undisturbed_run_exercises_everything_that_is_saved(undisturbed):
-    """Else the comparisons below would show little: prices rise, episodes end, networks learn."""
+    """Else the comparisons below would show little: multipliers, episodes and networks change."""
     records = RunDirectory.open(undisturbed).metrics()
     assert [record["iteration"] for record in records] == list(range(1, ITERATIONS + 1))
     assert sum(record["episodes"] for record in records) > 50
@@ -268,17 +268,17 @@ def pretend_training(path: Path) -> None:
     [sink] = make_sinks(["tensorboard"])
     try:
         sink.start(path, {}, iteration + 1)
-        while iteration < 7:
+        while iteration < 5:
             iteration += 1
             total = 1.5 * total + iteration
             metrics = {"iteration": iteration, "sum": total.sum()}
             run.log(metrics, {"iteration": iteration})
             sink.log(metrics, {"iteration": iteration})
-            if iteration % 2 == 0 or iteration == 7:
+            if iteration % 2 == 0 or iteration == 5:
                 run.checkpoint(iteration, {"total": total}, keep=2)
     finally:
         run.close()
-        sink.close(finished=iteration == 7)
+        sink.close(finished=iteration == 5)
 
 
 CALLS = ((os, "fsync"), (os, "replace"), (Path, "unlink"), (Path, "open"), (Path, "mkdir"))
@@ -326,13 +326,13 @@ def test_a_crash_at_any_write_changes_nothing(tmp_path):
         points += 1
         pretend_training(run)
         assert (run / "metrics.jsonl").read_bytes() == expected
-        assert checkpoints.iterations(run / "checkpoints")[-2:] == [6, 7]
+        assert checkpoints.iterations(run / "checkpoints")[-2:] == [4, 5]
         iteration, arrays, damaged = checkpoints.newest(run / "checkpoints")
-        assert (iteration, damaged) == (7, [])
-        whole = checkpoints.read(checkpoints.path_of(tmp_path / "whole" / "checkpoints", 7))[1]
+        assert (iteration, damaged) == (5, [])
+        whole = checkpoints.read(checkpoints.path_of(tmp_path / "whole" / "checkpoints", 5))[1]
         assert arrays["total"].tobytes() == whole["total"].tobytes()
         assert not list(run.rglob("*.tmp"))
-    assert points > 25
+    assert points > 20
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")

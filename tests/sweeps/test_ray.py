@@ -38,7 +38,7 @@ input()
 cluster.shutdown()
 """
 
-# The shapes of tests/test_cli.py: they are compiled once.
+# The shapes of tests/conftest.py: they are compiled once.
 FILE = """
 iterations = 60
 algorithms = ["cup"]

@@ -23,7 +23,7 @@ from cupola.sweeps.local_engine import LocalPool
 from cupola.sweeps.loop import RETRIES, WorkerExit, failure_line, work
 from cupola.sweeps.worker import attempt
 
-# The shapes of tests/test_cli.py: they are compiled once.
+# The shapes of tests/conftest.py: they are compiled once.
 SHARED = """
 evaluation_episodes = 2
 [shared]
@@ -148,7 +148,7 @@ class Inline:
 
 @pytest.fixture
 def inline(monkeypatch) -> None:
-    monkeypatch.setattr("cupola.commands_sweeps.make_pool", Inline)
+    monkeypatch.setattr("cupola.commands.sweep.make_pool", Inline)
     monkeypatch.setattr("cupola.sweeps.loop.POLL_SECONDS", 0.0)
 
 
