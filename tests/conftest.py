@@ -30,7 +30,7 @@ TINY = {
     "minibatch_size": 50,
     "epochs": 2,
     "hidden": (8, 8),
-    "dual_lr": 0.1,
+    "multiplier_lr": 0.1,
     "iterations": 6,
     "checkpoint_every": 2,
     "threads": 1,
@@ -38,7 +38,7 @@ TINY = {
 TINY_ARGS = [
     *("--batch-size", "200", "--num-envs", "4", "--minibatch-size", "50", "--epochs", "2"),
     *("--hidden", "8", "8", "--iterations", "6", "--checkpoint-every", "2", "--threads", "1"),
-    *("--dual-lr", "0.1"),
+    *("--multiplier-lr", "0.1"),
 ]
 
 Command = Callable[..., tuple[int, str, str]]

@@ -32,7 +32,12 @@ def bench(
     `standing_ratio` compares with robots that are put back on their feet every `RESTART` steps.
     """
     total = iterations + WARM_UP
-    fixed = {"delta": float("inf"), "dual": "slow", "nu_init": 1e-3, "dual_lr": 1e-12}
+    fixed = {
+        "delta": float("inf"),
+        "multiplier": "integral",
+        "nu_init": 1e-3,
+        "multiplier_lr": 1e-12,
+    }
     fields = {**(fixed if algo == "cup" else {}), **fields}
     fields = {"iterations": total, "threads": threads, **fields}
     settings = settings_from(algo, "paper", fields)

@@ -208,7 +208,9 @@ def rows(out: str) -> list[list[str]]:
 def test_two_named_costs_have_their_own_limits_and_multipliers(command, tmp_path, tiny_args):
     run = tmp_path / "run"
     limits = ("--limit", "effort=0", "--limit", "speed=1e6")
-    status, out, err = command(*HOPPER.split(), *limits, *tiny_args, "--dual", "slow", "--out", run)
+    status, out, err = command(
+        *HOPPER.split(), *limits, *tiny_args, "--multiplier", "integral", "--out", run
+    )
     assert (status, err) == (0, "")
     records = RunDirectory.open(run).metrics()
     assert json.loads((run / "config.json").read_text())["limits"] == {"speed": 1e6, "effort": 0}

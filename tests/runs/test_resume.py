@@ -23,7 +23,7 @@ from cupola.runs.sinks import make_sinks
 
 ITERATIONS, EVERY, KEEP = 40, 3, 3
 SMALL = (
-    *("train", "cup", "HopperSpeed", "--limit", "5", "--dual-lr", "0.1", "--seed", "1"),
+    *("train", "cup", "HopperSpeed", "--limit", "5", "--multiplier-lr", "0.1", "--seed", "1"),
     *("--batch-size", "200", "--num-envs", "4", "--minibatch-size", "50", "--epochs", "2"),
     *("--hidden", "8", "8", "--iterations", str(ITERATIONS)),
     *("--checkpoint-every", str(EVERY), "--keep-checkpoints", str(KEEP)),
@@ -157,7 +157,7 @@ def test_a_stop_while_the_progress_is_shown_loses_no_iteration(tmp_path):
         ),
         **fields,
         hidden=(8, 8),
-        dual_lr=0.1,
+        multiplier_lr=0.1,
         checkpoint_every=3,
     )
     assert not run.finished
