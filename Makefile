@@ -4,16 +4,19 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
+PARALLEL := --numprocesses auto --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test check bench clean
+.PHONY: train test test-all check bench clean
 
 train: $(READY)  ## a short real CUP training (a few minutes), ending in a table
 	$(BIN)/cupola train cup SwimmerSpeed --iterations 150 --out runs/quickstart-$$(date +%Y%m%d-%H%M%S)
 
-test: $(DEV)  ## all tests: units first, then the learning tests
-	$(BIN)/python -m pytest tests -m "not learning"
-	$(BIN)/python -m pytest tests -m learning
+test: $(DEV)  ## the tests, in parallel; a few minutes
+	$(BIN)/python -m pytest tests $(PARALLEL) -m "not slow"
+
+test-all: $(DEV)  ## the tests and everything that takes longer: more trainings, a Ray cluster
+	$(BIN)/python -m pytest tests $(PARALLEL)
 
 check: $(DEV)  ## formatter, linter, types, import contract
 	$(BIN)/ruff format --check .

@@ -31,6 +31,8 @@ EPISODES = {
     "time_limit": "terminal",
 }
 
+QUADRATIC_TASKS = ["ProbeQuadratic", pytest.param("ProbeTwoCosts", marks=pytest.mark.slow)]
+
 
 def trained(tmp_path, task: str, algo: str = "cup", **fields) -> Policy:
     small = {k: v for k, v in SMALL.items() if k != "minibatch_size" or takes_minibatches(algo)}
@@ -73,8 +75,7 @@ def simulate(act, steps: int = 100) -> tuple[float, float]:
     return float(returns), float(effort)
 
 
-@pytest.mark.learning
-@pytest.mark.parametrize("task", ["ProbeQuadratic", "ProbeTwoCosts"])
+@pytest.mark.parametrize("task", QUADRATIC_TASKS)
 @pytest.mark.parametrize(
     "fields",
     [
@@ -89,8 +90,7 @@ def test_one_step_problems_are_solved(tmp_path, task, fields):
     check_quadratic(trained(tmp_path, task, **pace, **fields), task, tolerance=0.02)
 
 
-@pytest.mark.learning
-@pytest.mark.parametrize("task", ["ProbeQuadratic", "ProbeTwoCosts"])
+@pytest.mark.parametrize("task", QUADRATIC_TASKS)
 @pytest.mark.parametrize(
     ("algo", "fields"),
     [
@@ -110,7 +110,6 @@ def test_baselines_solve_one_step_problems(tmp_path, task, algo, fields):
     check_quadratic(trained(tmp_path, task, algo, **fields), task, tolerance=0.03)
 
 
-@pytest.mark.learning
 @pytest.mark.parametrize(
     ("algo", "fields"),
     [("ppo", {"epochs": 3, "learning_rate": 3e-3}), ("trpo", {"value_iterations": 10})],
@@ -132,7 +131,7 @@ def check_quadratic(policy: Policy, task: str, tolerance: float) -> None:
     assert reward == pytest.approx(best, rel=tolerance)
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rule", "iterations", "tolerance"),
     # Predicted multipliers steer to 97 % of the limit, which alone costs about 3 % of the return.
@@ -158,7 +157,7 @@ def test_the_constrained_regulator_is_solved(tmp_path, rule, iterations, toleran
     assert returns == pytest.approx(best, rel=tolerance)
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("algo", "fields"),
     [

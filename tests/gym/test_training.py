@@ -174,7 +174,7 @@ def last(run, key, count=20):
 BRIEF = {"batch_size": 1000, "num_envs": 10, "iterations": 60}
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_a_choice_is_made_as_the_linear_programme_says(worlds, tmp_path):
     """Mixing choices 0 and 1 is best: 0.5 + cost / 2, up to 0.75 at the limit of 0.5."""
     given = {"env": worlds.Menu, "limits": 0.5, "max_episode_steps": 2, "learning_rate": 1e-3}
@@ -184,7 +184,7 @@ def test_a_choice_is_made_as_the_linear_programme_says(worlds, tmp_path):
     assert last(run, "return") == pytest.approx(0.5 + cost / 2, abs=0.01)
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_a_pole_is_balanced_within_its_limit(worlds, tmp_path):
     """Without the limit a balanced pole leans to the right in about half of the 500 steps."""
     given = {"cost": worlds.lean, "limits": 40, **BRIEF, "batch_size": 2000}
@@ -193,7 +193,7 @@ def test_a_pole_is_balanced_within_its_limit(worlds, tmp_path):
     assert last(run, "return") > 350
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_a_pendulum_learns_to_turn_slowly(worlds, tmp_path):
     """At first it is faster than 3 in about 60 of the 200 steps."""
     given = {"cost": worlds.fast, "limits": 10, **BRIEF, "batch_size": 2000}
@@ -202,7 +202,7 @@ def test_a_pendulum_learns_to_turn_slowly(worlds, tmp_path):
     assert last(run, "cost/cost") <= 10
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 def test_two_limits_are_held_without_an_end(worlds, tmp_path):
     """The reward is at its best at 1, where the cost would be 50."""
     limits = {"far": 25.0, "fast": 2.0}

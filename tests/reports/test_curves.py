@@ -220,7 +220,7 @@ def test_committed_tables_are_those_of_the_committed_curves(file: Path) -> None:
 
 
 def test_there_are_committed_results() -> None:
-    assert len(RESULTS) == 7
+    assert len(RESULTS) == 8
 
 
 def test_limits_are_drawn_where_the_runs_have_them(sweep: Path) -> None:
