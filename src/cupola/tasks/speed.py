@@ -177,15 +177,15 @@ class RobotTask(Task):
         costs: tuple[str, ...],
         threads: int,
     ) -> None:
-        import mjbatch  # the engines are slow to import, and tasks are listed without them
-        import mujoco
+        import mujoco  # slow to import, and tasks are listed without it
+
+        from cupola.tasks.engine import make_engine
 
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._robot, self._rules = robot, rules
         self._model = model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
         self._dt = robot.frame_skip * model.opt.timestep
-        self._engine = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
-        self._engine.reset()
+        self._engine = make_engine(model, num_envs, threads)
         self._state = self._engine.bind("state")
         self._qpos, self._qvel = self._engine.bind("qpos"), self._engine.bind("qvel")
         self._ctrl = self._engine.bind("ctrl")

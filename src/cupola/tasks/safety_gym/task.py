@@ -51,12 +51,11 @@ class SafetyGymTask(Task):
     def __init__(
         self, spec: TaskSpec, scene: Scene, num_envs: int, costs: tuple[str, ...], threads: int
     ) -> None:
-        import mjbatch  # slow to import, and tasks are listed without it
+        from cupola.tasks.engine import make_engine  # slow to import; tasks are listed without it
 
         self.spec, self.scene, self.num_envs, self.costs = spec, scene, num_envs, costs
         model = world.build(scene)
-        self._engine = engine = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
-        engine.reset()
+        self._engine = engine = make_engine(model, num_envs, threads)
         self._state = engine.bind("state")
         self._qpos, self._qvel = engine.bind("qpos"), engine.bind("qvel")
         self._initial, self._initial_qpos = self._state[0].copy(), self._qpos[0].copy()
