@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -25,8 +26,13 @@ every_recording = pytest.mark.parametrize("alias", RECORDED)
 
 
 @pytest.fixture(scope="module")
-def parity(script) -> ModuleType:
-    return script("parity")
+def parity() -> Iterator[ModuleType]:
+    """tests/tasks/parity.py, which is a script as well."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent)
+        import parity
+
+        yield parity
 
 
 def make(name: str, num_envs: int, *costs: str) -> SafetyGymTask:

@@ -24,11 +24,11 @@ import numpy as np
 from cupola.cores import available_cores
 from cupola.errors import CupolaError
 
+_WHY_NOT = ""
 try:
     import mjbatch
 except ImportError as error:  # not installed, or built for another MuJoCo
-    mjbatch = None
-    _WHY_NOT = str(error)
+    mjbatch, _WHY_NOT = None, str(error)
 
 VARIABLE = "CUPOLA_ENGINE"
 ENGINES = ("mjbatch", "plain")

@@ -90,6 +90,11 @@ class Robot:
     """From where pictures show it."""
 
 
+def model_path(robot: Robot) -> Path:
+    """The MJCF file of a robot, one of Gymnasium's; tests/tasks/test_assets.py knows it by heart."""
+    return _ASSETS / robot.model
+
+
 class Motion(NamedTuple):
     """What a step did to N robots."""
 
@@ -183,7 +188,7 @@ class RobotTask(Task):
 
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._robot, self._rules = robot, rules
-        self._model = model = mujoco.MjModel.from_xml_path(str(_ASSETS / robot.model))
+        self._model = model = mujoco.MjModel.from_xml_path(str(model_path(robot)))
         self._dt = robot.frame_skip * model.opt.timestep
         self._engine = make_engine(model, num_envs, threads)
         self._state = self._engine.bind("state")

@@ -1,17 +1,17 @@
-"""Check recorded Safety Gym trajectories against cupola's task, row by row.
+"""Check recorded Safety Gym trajectories against cupola's tasks, row by row.
 
-    python benchmarks/parity.py PointGoal1 FILE.npz
+    python tests/tasks/parity.py SafetyPointGoal1-v0.npz SafetyCarButton1-v0.npz
 
-FILE.npz holds, for every seed under the prefix ``s<seed>/``, T actions and T + 1 states (the format
-is in docs/tasks/safety-gym.md). Prints one JSON object: of each quantity the largest and the median
-error, and the number of rows out of tolerance.
+A file is named after its task. It holds, for every seed under the prefix ``s<seed>/``, T actions
+and T + 1 states (the format is in docs/tasks/safety-gym.md). For each file one JSON object is
+printed: of each quantity the largest and the median error, and the number of rows out of tolerance.
 
 - observation, reward, goal, cost and each part of the cost are computed from recorded states;
 - ``next_state`` is what one step makes of state i and action i. A contact that begins or ends
   within the step amplifies rounding: such rows are not counted as out of tolerance;
 - ``clear`` repeats the numbers for the rows in which no two boxes touch and no wheel touches a
-  button. MuJoCo finds the former's contacts otherwise today than when these trajectories were
-  recorded; the latter's depend on rounding.
+  button. Contacts between boxes are found by other rules today than in the MuJoCo of the
+  recordings. Contacts between a wheel and a button depend on rounding.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ import mujoco
 import numpy as np
 
 from cupola.errors import CupolaError
-from cupola.tasks import make_task, spec_of
-from cupola.tasks.safety_gym import SCENES, world
+from cupola.tasks import make_task
+from cupola.tasks.safety_gym import ALIASES, SCENES, world
 from cupola.tasks.safety_gym.scenes import GREMLIN_SIZE, Scene
 from cupola.tasks.safety_gym.task import SafetyGymTask, Situation, circle
 
@@ -43,7 +43,7 @@ class Errors(NamedTuple):
 
     rows: dict[str, np.ndarray]  # [T] each
     steady: np.ndarray  # [T] bool: no contact begins or ends
-    clear: np.ndarray  # [T] bool: no contact that cannot be had as it was
+    clear: np.ndarray  # [T] bool: no contact that today's MuJoCo finds in another way
 
 
 def read(path: Path) -> dict[str, Record]:
@@ -222,17 +222,22 @@ def _summary(values: np.ndarray) -> dict[str, float | None]:
     return {"max": float(values.max()), "median": float(np.median(values))}
 
 
+def task_of(path: Path) -> str:
+    """The Safety Gym task that a file is named after."""
+    if path.stem not in SCENES and path.stem not in ALIASES:
+        raise CupolaError(
+            f"{path} is not named after a Safety Gym task: rename it to TASK.npz, TASK being one of"
+            f" {', '.join(ALIASES)}."
+        )
+    return path.stem
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("task", help="for example PointGoal1 or SafetyPointGoal1-v0")
-    parser.add_argument("file", type=Path, help="recorded trajectories, .npz")
-    arguments = parser.parse_args()
+    parser.add_argument("files", type=Path, nargs="+", help="recorded trajectories, TASK.npz")
     try:
-        if spec_of(arguments.task).name not in SCENES:
-            raise CupolaError(
-                f"{arguments.task} is not a Safety Gym task: write one of {', '.join(SCENES)}."
-            )
-        print(json.dumps(compare(arguments.task, arguments.file), indent=2))
+        for path in parser.parse_args().files:
+            print(json.dumps(compare(task_of(path), path), indent=2))
     except CupolaError as error:
         parser.exit(2, f"{error}\n")
 
