@@ -134,7 +134,10 @@ def versions() -> dict[str, str]:
     from cupola.version import __version__
 
     found = {"cupola": __version__, "python": sys.version.partition(" ")[0]}
-    return found | {name: metadata.version(name) for name in PACKAGES}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):  # mjbatch is not everywhere
+            found[name] = metadata.version(name)
+    return found
 
 
 if __name__ == "__main__":

@@ -80,7 +80,8 @@ def engine_name() -> str:
     asked = os.environ.get(VARIABLE, "")
     if asked not in ("", *ENGINES):
         raise CupolaError(
-            f"{VARIABLE} is {asked!r}: write {' or '.join(ENGINES)}, or unset it to let cupola choose."
+            f"{VARIABLE} is {asked!r}: write {' or '.join(ENGINES)}, or unset it and let cupola"
+            " choose."
         )
     if asked == "mjbatch" and not mjbatch:
         raise CupolaError(

@@ -91,7 +91,7 @@ class Robot:
 
 
 def model_path(robot: Robot) -> Path:
-    """The MJCF file of a robot, one of Gymnasium's; tests/tasks/test_assets.py knows it by heart."""
+    """The MJCF file of a robot, one of Gymnasium's; tests/tasks/test_assets.py has its checksum."""
     return _ASSETS / robot.model
 
 
