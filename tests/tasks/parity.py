@@ -116,14 +116,14 @@ def compare_rows(task_name: str, record: Record) -> Errors:
     found: dict[str, np.ndarray] = {}
 
     task.place(every, situation(scene, record, after, before, actions))
-    reward, met, charges = task.score_step(task.relative())
+    reward, met, cost_parts = task.score_step(task.relative())
     found["reward"] = np.abs(reward - record["reward"])
     found["goal"] = np.abs(met.astype(float) - record["goal_met"])
     none = np.zeros(count, bool)
-    found["cost"] = np.abs(np.any([none, *charges.values()], axis=0) - record["cost"])
+    found["cost"] = np.abs(np.any([none, *cost_parts.values()], axis=0) - record["cost"])
     for part in PARTS:
         if f"cost_{part}" in record:
-            found[f"cost_{part}"] = np.abs(charges.get(part, none) - record[f"cost_{part}"])
+            found[f"cost_{part}"] = np.abs(cost_parts.get(part, none) - record[f"cost_{part}"])
 
     task.place(every, situation(scene, record, after, after, actions))
     off = np.abs(task.observe(task.relative()) - record["obs"][after]).max(axis=1)

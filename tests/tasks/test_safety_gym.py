@@ -157,7 +157,7 @@ def test_layouts(name, count):
     scene = task.scene
     task.reset(0)
     agents, objects = task._qpos[:, :2], task._objects.transpose(2, 1, 0)
-    if scene.errand == "Button":  # the goal's own place of the layout gives way to its button's
+    if scene.objective == "Button":  # the goal's own place of the layout gives way to its button's
         buttons = objects[:, scene.slices["buttons"]]
         goal = scene.slices["goal"].start
         np.testing.assert_array_equal(objects[:, goal], buttons[np.arange(count), task._button])
@@ -179,7 +179,7 @@ def test_layouts(name, count):
     else:
         headings = 2 * np.arctan2(task._qpos[:, 6], task._qpos[:, 3]) % (2 * np.pi)
     assert stats.kstest(headings, stats.uniform(0, 2 * np.pi).cdf).pvalue > 1e-3
-    if scene.errand == "Goal":  # there is room enough: the first object lies anywhere
+    if scene.objective == "Goal":  # there is room enough: the first object lies anywhere
         uniform = stats.uniform(0.4 - scene.extent, 2 * (scene.extent - 0.4))
         for axis in (0, 1):
             assert stats.kstest(agents[:, axis], uniform.cdf).pvalue > 1e-3

@@ -1,6 +1,6 @@
-"""The tasks: one file (or folder) a family, and the folder is the registry.
+"""The tasks: one file or folder per family, and this folder is the registry.
 
-A file of this folder is a family when it has `TASKS`, the specs by name, and
+A file of this folder is a family if it has `TASKS`, the specs by name, and
 `make(name, num_envs, costs, threads) -> Task`. It may have `ALIASES`, other names of its tasks.
 """
 
@@ -31,7 +31,7 @@ def specs() -> dict[str, TaskSpec]:
 
 
 def aliases() -> dict[str, str]:
-    """Other names of tasks, and the tasks' own."""
+    """Other names of tasks, with the task's own name for each."""
     return {k: v for family in _families() for k, v in getattr(family, "ALIASES", {}).items()}
 
 
@@ -45,7 +45,7 @@ def spec_of(name: str) -> TaskSpec:
 
 
 def make_task(name: str, num_envs: int, costs: tuple[str, ...], threads: int = 1) -> Task:
-    """``num_envs`` environments of a task that measure the named costs."""
+    """``num_envs`` environments of a task that measure the named costs, on ``threads`` threads."""
     spec = spec_of(name)
     name, available = spec.name, [cost.name for cost in spec.costs]
     for cost in costs:

@@ -21,7 +21,7 @@ Discrete actions are 1 for the choice and 0 elsewhere.
 
 
 class Scaled(NamedTuple):
-    """Continuous actions: -1 and 1 stand for ``low`` and ``high``; what lies beyond is cut off."""
+    """Continuous actions: -1 and 1 stand for ``low`` and ``high``; values beyond are clipped."""
 
     low: np.ndarray  # of any shape with A elements
     high: np.ndarray
@@ -61,7 +61,7 @@ def actions_from(arrays: State) -> Scaled | Choice | None:
 
 
 class TaskSpec(NamedTuple):
-    """What is known of a task before it is made."""
+    """What is known about a task before it is made."""
 
     name: str
     obs_size: int
@@ -69,8 +69,8 @@ class TaskSpec(NamedTuple):
     costs: tuple[Cost, ...]  # all that the task can measure
     time_limit: int
     constant: tuple[int, ...] = ()  # columns of the observation that never change
-    act_bound: float = 1.0  # beyond +- this, continuous actions move nothing any more
-    actions: Scaled | Choice | None = None  # what a policy's numbers mean; None: what they are
+    act_bound: float = 1.0  # continuous actions beyond +- this have no further effect
+    actions: Scaled | Choice | None = None  # what a policy's numbers mean; None: themselves
 
     @property
     def discrete(self) -> bool:
@@ -78,32 +78,32 @@ class TaskSpec(NamedTuple):
 
     @property
     def inputs(self) -> np.ndarray:
-        """Columns of the observation that tell something: what networks are given."""
+        """Columns of the observation that can change: the inputs of the networks."""
         return np.delete(np.arange(self.obs_size), self.constant)
 
 
 class Task(ABC):
     """N environments of one kind.
 
-    ``costs`` names the costs that `Step.costs` carries, in that order. All randomness comes from
-    `streams`, so that (seed of the environment, number of the episode) decides an episode's start
-    and a saved task needs no generator state.
+    ``costs`` names the costs in `Step.costs`, in that order. All randomness comes from
+    `Clock.stream`: the seed of the environment and the number of the episode determine how an
+    episode starts, and a saved task needs no generator state.
     """
 
     spec: TaskSpec
     num_envs: int
     costs: tuple[str, ...]
     restorable: bool = True
-    """Whether `restore` continues bit for bit; else it begins new, staggered episodes."""
+    """Whether `restore` continues bit for bit; otherwise it starts new, staggered episodes."""
     parallel: bool = True
     """Whether two tasks of this kind may be stepped in two threads."""
 
     @abstractmethod
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
-        """Begin anew; observations [N, O]. Environment i is seeded with seed + i.
+        """Start new episodes; observations [N, O]. Environment i is seeded with seed + i.
 
-        ``stagger`` spreads the first episodes' ends over the time limit, so that later on about
-        as many episodes end in every stretch of time. Staggered first episodes are shorter.
+        ``stagger`` spreads the ends of the first episodes over the time limit, so that later about
+        the same number of episodes end in every rollout. Staggered first episodes are shorter.
         """
 
     @abstractmethod
@@ -111,33 +111,36 @@ class Task(ABC):
         """Apply actions [N, A]; environments whose episode ended are reset in the same step."""
 
     def step_physics(self, actions: np.ndarray) -> Any:
-        """A `step` whose reward and costs may wait for `score`; it has all other fields."""
+        """A `step` that may leave rewards and costs to `score`; it has all other fields."""
         return self.step(actions)
 
     def score(self, steps: list[Any], actions: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Rewards [T, N] and costs [T, N, K] of T steps in a row by ``actions`` [T, N, A]."""
+        """Rewards [T, N] and costs [T, N, K] of T successive steps with ``actions`` [T, N, A].
+
+        ``steps`` are what `step_physics` returned for them.
+        """
         return np.stack([step.reward for step in steps]), np.stack([step.costs for step in steps])
 
     def step_engine(self, actions: np.ndarray) -> None:
-        """Step the engine and nothing else: the ceiling that benchmarks compare with."""
+        """Step the physics engine and nothing else: the upper bound in benchmarks."""
         self.step(actions)
 
     def extra_metrics(
         self, act: Actor, gamma: float, limits: tuple[float, ...]
     ) -> dict[str, float]:
-        """Further metrics of a policy, where a task can tell more than its samples; none here.
+        """Further metrics of a policy, for tasks that can compute more than samples show.
 
-        ``limits`` are those of ``costs``.
+        ``limits`` are those of ``costs``. Most tasks have no such metrics.
         """
         return {}
 
     @abstractmethod
     def save(self) -> State:
-        """The complete state as named arrays; `restore` of it continues bit for bit."""
+        """The complete state as named arrays; after `restore` the task continues bit for bit."""
 
     @abstractmethod
     def restore(self, state: State) -> np.ndarray:
-        """Take over a saved state; the current observations [N, O]."""
+        """Continue from a saved state; returns the current observations [N, O]."""
 
     def render(self, index: int = 0) -> np.ndarray:
         """A picture of one environment, uint8 [H, W, 3]."""
@@ -178,17 +181,17 @@ class Clock:
         self.elapsed[:] = np.arange(count) * self.time_limit // count
 
     def tick(self, terminated: np.ndarray) -> np.ndarray:
-        """Count one step; which episodes the time limit cuts, [N] bool."""
+        """Count one step; which episodes the time limit truncates, [N] bool."""
         self.elapsed += 1
         return (self.elapsed >= self.time_limit) & ~terminated
 
     def begin(self, ids: np.ndarray) -> None:
-        """Environments ``ids`` begin their next episode."""
+        """Environments ``ids`` start their next episode."""
         self.episodes[ids] += 1
         self.elapsed[ids] = 0
 
     def stream(self, env: int, part: int = 0) -> np.random.Generator:
-        """The random numbers of one part of the current episode of one environment."""
+        """A generator for one part of the current episode of one environment."""
         key = [int(self.seeds[env]) & (2**64 - 1), int(self.episodes[env])]
         counter = np.array([0, 0, 0, part], np.uint64)
         return np.random.Generator(np.random.Philox(key=np.array(key, np.uint64), counter=counter))

@@ -1,7 +1,7 @@
 """Robots on a circle: the paper's Circle tasks for Ant and Humanoid (docs/tasks/circle.md).
 
-They are paid for running along a circle of radius 10 around the origin and charged for every step
-outside a strip |x| <= 3 (Ant) or 2.5 (Humanoid) that the circle leaves on both sides.
+The reward is for running along a circle of radius 10 around the origin. Every step outside the
+strip |x| <= 3 (Ant) or 2.5 (Humanoid), which is narrower than the circle, costs 1.
 """
 
 from __future__ import annotations

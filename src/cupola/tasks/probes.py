@@ -1,6 +1,6 @@
 """Probes: tiny tasks with continuous actions whose constrained optimum is known in closed form.
 
-They answer in seconds whether an algorithm solves constrained problems at all:
+They show within seconds whether an algorithm solves constrained problems at all:
 
 - `ProbeQuadratic`: one step, reward 10 - |a - target|^2, cost normal . a;
 - `ProbeTwoCosts`: the same with two costs that are both active at the optimum;

@@ -1,7 +1,7 @@
 """Robots with a speed limit: the paper's tasks and Safety-Gymnasium's velocity tasks.
 
-Six robots with the dynamics, observations, rewards and endings of Gym's -v3 family, on a native
-batch engine. Two families of costs (docs/tasks/speed.md):
+Six robots with the dynamics, observations, rewards and terminations of Gym's -v3 family. Two
+families of costs (docs/tasks/speed.md):
 
 - `HopperSpeed`, ...: cost = speed, the limit is on the discounted return;
 - `SafetyHopperVelocity-v1`, ...: cost = 1[velocity > threshold], limit 25 undiscounted.
@@ -64,27 +64,27 @@ class Robot:
     obs_size: int
     act_size: int
     act_bound: float = 1.0
-    """Controls beyond it are cut off."""
+    """Controls beyond it are clipped."""
     skip_qpos: int
     """Leading coordinates (the position) that are left out of the observation."""
     position: Literal["qpos_x", "qpos_xy", "torso", "mass_centre"]
-    """Whose finite difference over a step is the velocity."""
+    """The position whose finite difference over a step is the velocity."""
     velocity_clip: float = np.inf
     """Bound on the velocities in the observation."""
     full_dynamics: bool = False
-    """Observe inertias, velocities and actuator forces of all bodies; contact forces are zero."""
+    """Observe inertias, velocities and actuator forces of all bodies; contact forces as zeros."""
     constant: tuple[int, ...] = ()
     """Columns of the observation that never change."""
     forward_weight: float = 1.0
     alive_bonus: float = 0.0
     effort_weight: float
     healthy: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    """Of qpos [N, nq] and qvel [N, nv]: [N] bool; None never ends."""
+    """Of qpos [N, nq] and qvel [N, nv]: [N] bool; with None an episode never terminates."""
     reset_noise: float
     normal_velocities: bool = False
     """Whether the noise on the initial velocities is normal instead of uniform."""
     speed_limit: float
-    """On the discounted return of the speed: half of an unconstrained PPO's."""
+    """On the discounted return of the speed: half of what an unconstrained PPO reaches."""
     velocity_threshold: float
     view: View = "side"
     """From where pictures show it."""
@@ -104,7 +104,7 @@ class Motion(NamedTuple):
 
 
 class UnscoredStep(NamedTuple):
-    """A step of N robots before it is known what it earned; see `Step`."""
+    """A step of N robots without its reward and costs; see `Step`."""
 
     obs: np.ndarray  # [N, O]
     final_obs: np.ndarray  # [N, O]
@@ -115,7 +115,7 @@ class UnscoredStep(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """What a family of tasks makes of the robots' motion."""
+    """Rewards and costs of a family of tasks, and where its robots start."""
 
     reward: Callable[[Motion], np.ndarray]  # [N]
     costs: dict[str, Callable[[Motion], np.ndarray]]  # [N] each
@@ -291,7 +291,7 @@ class RobotTask(Task):
     def score(
         self, steps: list[UnscoredStep], actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """What T steps earned: a few operations on [T N, ...], instead of as many every step."""
+        """As in `Task`, with a few array operations on [T N, ...] for all T steps at once."""
         shape = actions.shape[:2]
         position = np.concatenate([step.after for step in steps])
         velocity = (position - np.concatenate([step.before for step in steps])) / self._dt
@@ -306,7 +306,7 @@ class RobotTask(Task):
         return draw_robot(self._model, self._qpos[index], self._robot.view, self._rules.backdrop)
 
     def save(self) -> State:
-        # Derived quantities lag the state by one substep, so they are saved, not recomputed.
+        # Derived quantities lag the state by one physics step: they are saved, not recomputed.
         return {
             "physics": self._state.copy(),
             "obs": self._obs.copy(),

@@ -1,11 +1,11 @@
-"""Finite CMDPs as tasks, so that sampled algorithms can be held against the exact optimum.
+"""Finite CMDPs as tasks, so that sampled algorithms can be compared with the exact optimum.
 
 An observation is the state, one-hot. An action has one component for each action of the CMDP, and
 the largest component is the choice: a Gaussian policy then chooses at random, with any
-probabilities but 0 and 1, and comes as close to those as it likes. So the optimum of the linear
-programme, which may need a random choice, can be approached by the policies that cupola trains.
+probabilities strictly between 0 and 1. So the optimum of the linear programme, which may need a
+random choice, can be approached by the policies that cupola trains.
 
-- `TabularGrid`: a grid world whose short way leads through hazards;
+- `TabularGrid`: a grid world whose short way leads through a hazard;
 - `TabularChain`: states in a row, where going towards the reward costs.
 """
 
@@ -22,7 +22,7 @@ from cupola.types import Cost, Step
 
 GAMMA = 0.9
 TIME_LIMIT = 50
-"""0.9^50 is half a per cent: what is cut off hardly matters."""
+"""0.9^50 is half a per cent: what lies beyond the time limit hardly matters."""
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(100)
 
 
@@ -52,27 +52,27 @@ class TabularTask(Task):
         self._states = np.zeros(num_envs, np.int64)
         # Not the clock's count, which begins later where starts are staggered.
         self._taken = np.zeros(num_envs, np.int64)
-        self._luck = np.zeros((num_envs, 1 + spec.time_limit))
+        self._uniforms = np.zeros((num_envs, 1 + spec.time_limit))
         self._optima: dict[tuple[float, tuple[float, ...]], float] = {}
 
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
         self._clock.start(seed, stagger)
-        self._draw(range(self.num_envs))
+        self._draw_uniforms(range(self.num_envs))
         self._taken[:] = 0
-        self._states = np.searchsorted(self._first, self._luck[:, 0], side="right")
+        self._states = np.searchsorted(self._first, self._uniforms[:, 0], side="right")
         return self._observe(self._states)
 
-    def _draw(self, envs: Sequence[int]) -> None:
+    def _draw_uniforms(self, envs: Sequence[int]) -> None:
         for env in envs:
-            self._luck[env] = self._clock.stream(env).random(self._luck.shape[1])
+            self._uniforms[env] = self._clock.stream(env).random(self._uniforms.shape[1])
 
     def _observe(self, states: np.ndarray) -> np.ndarray:
         return np.eye(self.spec.obs_size)[states]
 
     def step(self, actions: np.ndarray) -> Step:
         states, choices = self._states, actions.argmax(axis=1)
-        luck = self._luck[np.arange(self.num_envs), 1 + self._taken]
-        after = (luck[:, None] >= self._bounds[states, choices]).sum(axis=1)
+        uniforms = self._uniforms[np.arange(self.num_envs), 1 + self._taken]
+        after = (uniforms[:, None] >= self._bounds[states, choices]).sum(axis=1)
         reward = self._cmdp.reward[states, choices, after]
         costs = self._cmdp.costs[:, states, choices, after].T
         terminated = self._final[after]
@@ -80,8 +80,8 @@ class TabularTask(Task):
         self._states = after.copy()
         ended = np.flatnonzero(terminated | truncated)
         self._clock.begin(ended)
-        self._draw(ended.tolist())
-        begun = np.searchsorted(self._first, self._luck[ended, 0], side="right")
+        self._draw_uniforms(ended.tolist())
+        begun = np.searchsorted(self._first, self._uniforms[ended, 0], side="right")
         self._states[ended] = begun
         self._taken += 1
         self._taken[ended] = 0
@@ -97,9 +97,9 @@ class TabularTask(Task):
         Gaussian actions are assumed: ``act`` is linear in the noise.
         """
         obs = np.eye(self.spec.obs_size, dtype=np.float32)
-        quiet, loud = (np.full((len(obs), self.spec.act_size), x) for x in (0.0, 1.0))
-        mean = act(obs, quiet)
-        policy = choice_probabilities(mean, act(obs, loud) - mean)
+        zeros, ones = (np.full((len(obs), self.spec.act_size), x) for x in (0.0, 1.0))
+        mean = act(obs, zeros)
+        policy = choice_probabilities(mean, act(obs, ones) - mean)
         cmdp = self._cmdp._replace(gamma=np.array(gamma), limits=np.array(limits))
         value, costs = exact.returns(cmdp, policy)
         key = (gamma, limits)
@@ -120,7 +120,7 @@ class TabularTask(Task):
     def restore(self, state: State) -> np.ndarray:
         self._clock.restore(state)
         self._states, self._taken = state["states"].copy(), state["taken"].copy()
-        self._draw(range(self.num_envs))
+        self._draw_uniforms(range(self.num_envs))
         return self._observe(self._states)
 
 

@@ -1,8 +1,8 @@
-"""Safety Gym: a robot runs errands among hazards, vases, gremlins and buttons.
+"""Safety Gym: a robot drives to goals or buttons among hazards, vases and gremlins.
 
 `PointGoal1`, `CarButton2`, ...: the Point or the Car, to a goal or to buttons, at level 0, 1 or 2.
-Costs are 0 or 1 a step: `cost` where anything is charged, or one by one `hazards`, `gremlins`,
-`buttons` (wrong ones) and `vases` (docs/tasks/safety-gym.md). Limits are on the plain sum.
+Costs are 0 or 1 per step: `hazards`, `gremlins`, `buttons` (wrong ones), `vases`, and `cost`, which
+is 1 where any of these is (docs/tasks/safety-gym.md). Limits are on the undiscounted sum.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ TIME_LIMIT = 1000
 LIMIT = 25.0
 
 SCENES = {
-    f"{agent}{errand}{level}": scene(agent, errand, level)
+    f"{agent}{objective}{level}": scene(agent, objective, level)
     for agent in ("Point", "Car")
-    for errand in ("Goal", "Button")
+    for objective in ("Goal", "Button")
     for level in (0, 1, 2)
 }
 

@@ -1,7 +1,7 @@
 """Where the objects of an episode lie: rejection sampling with keepouts.
 
-Plain Python on purpose: most candidates fail at the first or second of the other objects, so
-looking at them one by one is faster than any array operation on all.
+Plain Python on purpose: most candidates are too near to the first or second of the other objects,
+so checking them one by one is faster than any array operation on all of them.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import numpy as np
 from cupola.errors import CupolaError
 
 TRIES = 100
-"""Candidates for one object before the whole layout is begun anew."""
+"""Candidates for one object before the whole layout is sampled again."""
 LAYOUTS = 2000
 GOAL_TRIES = 10_000
 _CHUNK = 20

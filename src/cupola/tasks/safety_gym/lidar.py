@@ -1,6 +1,6 @@
 """What the robot sees: closeness of objects in 16 directions around it.
 
-Objects come first and environments last, [M, n]: that way numpy runs along the environments.
+The axis of objects comes first and that of environments last, [M, n]: that is faster in NumPy.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ GREMLIN_SIZE, GREMLIN_KEEPOUT, GREMLIN_TRAVEL = 0.1, 0.4, 0.35
 
 @dataclass(frozen=True, kw_only=True)
 class Scene:
-    """One robot, one errand, one level of difficulty."""
+    """One robot, one objective (to a goal, or to buttons), one level of difficulty."""
 
     agent: Literal["Point", "Car"]
-    errand: Literal["Goal", "Button"]
+    objective: Literal["Goal", "Button"]
     extent: float
     """Objects lie in the square [-extent, extent]^2."""
     hazards: int = 0
@@ -33,17 +33,17 @@ class Scene:
 
     @property
     def buttons(self) -> int:
-        return BUTTONS if self.errand == "Button" else 0
+        return BUTTONS if self.objective == "Button" else 0
 
     @property
     def goal_size(self) -> float:
         """Radius of the goal; that of a goal button's halo is for pictures only."""
-        return 0.3 if self.errand == "Goal" else 2 * BUTTON_SIZE
+        return 0.3 if self.objective == "Goal" else 2 * BUTTON_SIZE
 
     @property
     def kinds(self) -> dict[str, tuple[int, float]]:
         """Number and keepout of each kind of object, in the order of layouts and of lidars."""
-        goal = {"goal": (1, 0.305 if self.errand == "Goal" else 0.4)}
+        goal = {"goal": (1, 0.305 if self.objective == "Goal" else 0.4)}
         buttons = {"buttons": (self.buttons, BUTTON_KEEPOUT)}
         found = {
             **buttons,
@@ -70,25 +70,29 @@ class Scene:
 
     @property
     def costs(self) -> tuple[str, ...]:
-        """What this scene charges for."""
-        if self.errand == "Button" and self.gremlins:
+        """Names of the costs in this scene."""
+        if self.objective == "Button" and self.gremlins:
             return ("hazards", "gremlins", "buttons")
         if self.hazards:
             return ("hazards", "vases") if self.fragile else ("hazards",)
         return ()
 
 
-def scene(agent: Literal["Point", "Car"], errand: Literal["Goal", "Button"], level: int) -> Scene:
+def scene(
+    agent: Literal["Point", "Car"], objective: Literal["Goal", "Button"], level: int
+) -> Scene:
     if level == 0:
-        return Scene(agent=agent, errand=errand, extent=1.0)
-    if errand == "Goal":
+        return Scene(agent=agent, objective=objective, extent=1.0)
+    if objective == "Goal":
         return (
-            Scene(agent=agent, errand=errand, extent=1.5, hazards=8, vases=1)
+            Scene(agent=agent, objective=objective, extent=1.5, hazards=8, vases=1)
             if level == 1
-            else Scene(agent=agent, errand=errand, extent=2.0, hazards=10, vases=10, fragile=True)
+            else Scene(
+                agent=agent, objective=objective, extent=2.0, hazards=10, vases=10, fragile=True
+            )
         )
     return (
-        Scene(agent=agent, errand=errand, extent=1.5, hazards=4, gremlins=4)
+        Scene(agent=agent, objective=objective, extent=1.5, hazards=4, gremlins=4)
         if level == 1
-        else Scene(agent=agent, errand=errand, extent=1.8, hazards=8, gremlins=6)
+        else Scene(agent=agent, objective=objective, extent=1.8, hazards=8, gremlins=6)
     )

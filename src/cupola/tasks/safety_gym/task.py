@@ -1,4 +1,4 @@
-"""N Safety Gym environments of one scene, stepped together on the native batch engine."""
+"""N Safety Gym environments of one scene, stepped together."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Situation(NamedTuple):
 
 
 class SafetyGymTask(Task):
-    """The robot runs errands: to a goal that moves when reached, or to one button after another."""
+    """The robot drives to a goal, which moves when reached, or to one button after another."""
 
     def __init__(
         self, spec: TaskSpec, scene: Scene, num_envs: int, costs: tuple[str, ...], threads: int
@@ -100,18 +100,18 @@ class SafetyGymTask(Task):
         return self._obs
 
     def _begin(self, ids: np.ndarray) -> None:
-        """Put environments ``ids`` at the beginning of their current episode."""
+        """Put environments ``ids`` at the start of their current episode."""
         starts = [self._lay_out(self._clock.stream(env)) for env in ids.tolist()]
         self._goals[ids] = 0
         self.place(ids, Situation(*(np.stack(column) for column in zip(*starts, strict=True))))
 
     def _lay_out(self, rng: np.random.Generator) -> Situation:
-        """The beginning of one episode, without the leading axis."""
+        """The start of one episode, without the leading axis."""
         scene, at = self.scene, self._at
         places = sample_layout(rng, scene.extent, [AGENT_KEEPOUT, *scene.keepouts])
         agent, objects = places[0], places[1:]
         button = 0
-        if scene.errand == "Button":
+        if scene.objective == "Button":
             button = int(rng.integers(scene.buttons))
             objects[self._goal] = objects[at["buttons"]][button]
         else:
@@ -142,7 +142,7 @@ class SafetyGymTask(Task):
         )
 
     def place(self, ids: np.ndarray, situation: Situation) -> None:
-        """Put environments ``ids`` [n] into a situation, with all derived quantities."""
+        """Put environments ``ids`` [n] into a situation and compute all derived quantities."""
         scene = self.scene
         self._state[ids] = self._initial
         self._qpos[ids], self._qvel[ids] = situation.qpos, situation.qvel
@@ -170,7 +170,7 @@ class SafetyGymTask(Task):
         """Give one environment a new goal; False where there is no room for one."""
         self._goals[env] += 1
         rng = self._clock.stream(env, int(self._goals[env]))
-        if self.scene.errand == "Button":
+        if self.scene.objective == "Button":
             self._button[env] = button = rng.integers(self.scene.buttons)
             self._timer[env] = BUTTON_DELAY
             self._objects[:, self._goal, env] = self._objects[:, self._at["buttons"], env][
@@ -216,7 +216,7 @@ class SafetyGymTask(Task):
         self._follow()
 
     def _find_spinning(self) -> None:
-        """Learn which gremlins spin; their welds are to be corrected until the next action."""
+        """Find the gremlins that spin: their welds are corrected until the next action."""
         if not self.scene.gremlins:
             return
         spins = self._loose_vel[..., 3:]
@@ -225,7 +225,7 @@ class SafetyGymTask(Task):
         self._correct_welds()
 
     def _correct_welds(self) -> None:
-        """Apply the torques that `world.weld_excess` is about."""
+        """Apply the torques of `world.weld_excess`."""
         at = self._spinning
         if not len(at[0]):
             return
@@ -247,7 +247,7 @@ class SafetyGymTask(Task):
     def score_step(
         self, relative: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, dict[str, np.ndarray]]:
-        """Reward [N], whether the goal is met [N] bool, and what is charged for, [N] bool each.
+        """Reward [N], whether the goal is met [N] bool, and the parts of the cost, [N] bool each.
 
         ``relative`` [2, M, N] are the objects' places relative to the robot's.
         """
@@ -256,29 +256,31 @@ class SafetyGymTask(Task):
         near = distances[self._goal]
         pressed = self._button_touches > 0
         met = (
-            near <= scene.goal_size if scene.errand == "Goal" else pressed[self._rows, self._button]
+            near <= scene.goal_size
+            if scene.objective == "Goal"
+            else pressed[self._rows, self._button]
         )
         reward = self._distance - near
         reward += met
         np.minimum(np.maximum(reward, -10.0, out=reward), 10.0, out=reward)
         self._distance = near
-        charges = {}
+        cost_parts = {}
         if scene.hazards:
-            charges["hazards"] = (distances[self._at["hazards"]] < HAZARD_SIZE).any(axis=0)
+            cost_parts["hazards"] = (distances[self._at["hazards"]] < HAZARD_SIZE).any(axis=0)
         if scene.gremlins:
-            charges["gremlins"] = (self._loose_touches > 0).any(axis=1)
-            charges["buttons"] = (pressed.sum(axis=1) > met) & (self._timer == 0)
+            cost_parts["gremlins"] = (self._loose_touches > 0).any(axis=1)
+            cost_parts["buttons"] = (pressed.sum(axis=1) > met) & (self._timer == 0)
         if scene.fragile:
-            charges["vases_contact"] = (self._loose_touches > 0).any(axis=1)
+            cost_parts["vases_contact"] = (self._loose_touches > 0).any(axis=1)
             moving = _length(self._loose_vel[..., :3]) >= VASE_AT_REST
-            charges["vases_velocity"] = moving.any(axis=1)
-        return reward, met, charges
+            cost_parts["vases_velocity"] = moving.any(axis=1)
+        return reward, met, cost_parts
 
     def step(self, actions: np.ndarray) -> Step:
         self.advance(actions)
         relative = self.relative()
-        reward, met, charges = self.score_step(relative)
-        costs = self._add_up(charges)
+        reward, met, cost_parts = self.score_step(relative)
+        costs = self._add_up(cost_parts)
         if self.scene.buttons:
             np.maximum(self._timer - 1, 0, out=self._timer)
         terminated = np.zeros(self.num_envs, bool)
@@ -297,13 +299,13 @@ class SafetyGymTask(Task):
             self._obs[ended] = self.observe(self.relative())[ended]
         return Step(self._obs, final_obs, reward, costs, terminated, truncated)
 
-    def _add_up(self, charges: dict[str, np.ndarray]) -> np.ndarray:
-        """Costs [N, K] of what is charged for; `cost` is 1 where anything is."""
+    def _add_up(self, cost_parts: dict[str, np.ndarray]) -> np.ndarray:
+        """Costs [N, K] of the parts of the cost; `cost` is 1 where any part is."""
         costs = np.zeros((self.num_envs, len(self.costs)))
         for k, cost in enumerate(self.costs):
-            for name, charge in charges.items():
+            for name, part in cost_parts.items():
                 if cost == "cost" or name.startswith(cost):
-                    np.maximum(costs[:, k], charge, out=costs[:, k])
+                    np.maximum(costs[:, k], part, out=costs[:, k])
         return costs
 
     def observe(self, relative: np.ndarray) -> np.ndarray:

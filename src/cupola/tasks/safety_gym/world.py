@@ -1,8 +1,8 @@
 """The physical world of a scene as MJCF: floor, robot, vases, gremlins and buttons.
 
-Goal and hazards touch nothing, so the engine does not know them. What stands still but differs
-from episode to episode (buttons) and what is led along a path (the gremlins' targets) are mocap
-bodies: their places belong to the state, and one model serves all environments.
+Goal and hazards touch nothing, so they are not part of the model. Buttons, which stand still but at
+other places in every episode, and the gremlins' targets, which move along a path, are mocap bodies:
+their places belong to the state, and one model serves all environments.
 
 Sensors, in this order: accelerometer, velocimeter, gyro, magnetometer; of the Car's rear ball the
 angular velocity and the rotation matrix, whose rows are the Car's axes as the ball sees them; then
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import mujoco
 
 SUBSTEPS = 10
-"""Physics steps an action."""
+"""Physics steps per action."""
 
 _POINT = """
 <body name="agent" pos="0 0 .1">
@@ -69,9 +69,9 @@ _CAR_ACTUATORS = """
   ctrllimited="true" ctrlrange="-1 1" forcelimited="true" forcerange="-.02 .02"/>
 """
 _CAR_BOXES = ("agent", "back_bumper", "back_connector", "front_bumper", "front_connector")
-# The original ran on MuJoCo 2.3.3. Four of its ways are kept alive here:
+# The original ran on MuJoCo 2.3.3. Four properties of it are reproduced here:
 # - boxes whose faces met reported half their depth. Half the stiffness over twice the width has the
-#   same effect on today's full depth;
+#   same effect with today's full depth;
 # - the rotations of a weld were as stiff as its translations, today they are weaker by the ratio of
 #   a box's inertia to its mass, which is 1/150 for these. The torque scale enters squared;
 # - convex shapes met in one point, found by the search that `nativeccd` has replaced;
@@ -147,7 +147,7 @@ def mjcf(scene: Scene) -> str:
         f'<contact subtree1="agent" body2="{body}" data="found"/>' for body in touchable(scene)
     ]
     return f"""
-<mujoco model="{scene.agent}{scene.errand}">
+<mujoco model="{scene.agent}{scene.objective}">
   <compiler angle="radian"/>
   <option timestep="{0.002 if point else 0.004}" tolerance="1e-12">{_FLAGS}</option>
   <default><geom condim="6" density="{1 if point else 5}"/></default>
@@ -178,7 +178,7 @@ def build(scene: Scene) -> mujoco.MjModel:
 
 
 def weld_excess(model: mujoco.MjModel) -> float:
-    """The scale c of the torque c s^2 w p that undoes a term of welds newer than MuJoCo 2.3.3.
+    """The scale c of the torque c s^2 w p that cancels a term of welds since MuJoCo 3.7.
 
     s is a gremlin's angular speed, (w, p) the quaternion of the rotation that its weld still asks
     for. At constant s, p accelerates by -s^2 p/4; today's weld allows for that. In a soft
