@@ -9,8 +9,8 @@ A round measures both engines one after the other, under random actions:
 - `halves`: whole steps of two halves of the environments in a thread each, as a training collects
   them: with the plain engine the two also share Python's interpreter lock.
 
-Figures are medians over the rounds, with the median of the rounds' ratios, and the best rounds, with
-their ratio. Where other work disturbs the measurement, the best rounds say more.
+Figures are medians over the rounds, with the median of the rounds' ratios, and the best rounds,
+with their ratio. Where other work disturbs the measurement, look at both.
 """
 
 from __future__ import annotations
