@@ -109,15 +109,15 @@ SHARED = {
 CAREFUL = {"delta": 0.005, "batch_size": 4000, "num_envs": 40, "hidden": (8,)}
 OWN = {
     "cup": {"minibatch_size": 100, "batch_size": 2000},
-    "focops": {"minibatch_size": 100, "dual_lr": 0.1, "nu_init": 0.5},
-    "ppo_lag": {"minibatch_size": 100, "dual_lr": 0.1, "nu_max": 10.0},
-    "trpo_lag": {"delta": 0.02, "dual_lr": 0.5, "nu_max": 10.0},
+    "focops": {"minibatch_size": 100, "multiplier_lr": 0.1, "nu_init": 0.5},
+    "ppo_lag": {"minibatch_size": 100, "multiplier_lr": 0.1, "nu_max": 10.0},
+    "trpo_lag": {"delta": 0.02, "multiplier_lr": 0.5, "nu_max": 10.0},
     "cpo": CAREFUL,
     "pcpo": CAREFUL,
 }
 
 
-@pytest.mark.learning
+@pytest.mark.slow
 @pytest.mark.parametrize("algo", OWN)
 def test_every_constrained_algorithm_comes_within_5_percent_of_the_optimum(algo, tmp_path):
     run = cupola.train(algo, "TabularGrid", out=tmp_path / "run", **(SHARED | OWN[algo]))
