@@ -35,7 +35,7 @@ def test_the_optimum_is_the_best_mixture_of_deterministic_policies(costs):
 
 
 @pytest.mark.parametrize("costs", [1, 2, 3])
-def test_policy_prices_and_slackness(costs):
+def test_policy_multipliers_and_slackness(costs):
     cmdps, optima = study.constrained(np.random.default_rng(10 + costs), 5, 4, 3, costs)
     for i, optimum in enumerate(optima):
         one = cmdps.case(i)
@@ -43,18 +43,18 @@ def test_policy_prices_and_slackness(costs):
         assert value == pytest.approx(optimum.value, abs=1e-8)
         np.testing.assert_allclose(paid, optimum.costs, atol=1e-8)
         assert (paid <= one.limits + 1e-8).all()
-        assert (optimum.prices >= -1e-12).all()
-        np.testing.assert_allclose(optimum.prices * (one.limits - paid), 0, atol=1e-8)
+        assert (optimum.multipliers >= -1e-12).all()
+        np.testing.assert_allclose(optimum.multipliers * (one.limits - paid), 0, atol=1e-8)
         # The dual values are those of reward minus priced costs under the optimal policy, and no
         # action does better.
-        signal = one.reward - np.einsum("k,ksat->sat", optimum.prices, one.costs)
+        signal = one.reward - np.einsum("k,ksat->sat", optimum.multipliers, one.costs)
         np.testing.assert_allclose(
             exact.values(one, optimum.policy, signal), optimum.values, atol=1e-7
         )
         assert exact.advantages(one, optimum.policy, signal).max() < 1e-7
-        # A price is what a little more of its limit is worth.
+        # A multiplier is what a little more of its limit is worth.
         more = one._replace(limits=one.limits + 1e-5 * np.eye(costs)[0])
-        assert (lp.solve(more).value - optimum.value) / 1e-5 <= optimum.prices[0] + 1e-4
+        assert (lp.solve(more).value - optimum.value) / 1e-5 <= optimum.multipliers[0] + 1e-4
 
 
 def test_the_optimum_can_need_a_random_choice():

@@ -103,7 +103,7 @@ def test_exact_cup_solves_the_grid_and_finds_its_price():
     optimum, path = solve(grid), exact_cup.run(grid, 150)
     assert path.returns[-1, 0] == pytest.approx(optimum.value, rel=1e-3)
     assert path.costs[-1, 0, 0] <= 0.2 + 1e-4
-    assert path.prices[-1, 0, 0] == pytest.approx(optimum.prices[0], rel=0.02)
+    assert path.multipliers[-1, 0, 0] == pytest.approx(optimum.multipliers[0], rel=0.02)
 
 
 def test_an_unconstrained_start_is_left_alone_by_the_projection():

@@ -82,12 +82,12 @@ class Regulator(NamedTuple):
     effort_weight: float
     limit: float
 
-    def gain(self, price: float) -> np.ndarray:
-        """The best policy is a = -K s: K for effort weighted by 0.1 + price, by Riccati."""
+    def gain(self, nu: float) -> np.ndarray:
+        """The best policy is a = -K s: K for effort weighted by 0.1 + nu, by Riccati."""
         from scipy import linalg  # slow to import, and not needed by whoever lists tasks
 
         root = GAMMA**0.5
-        weight = (self.effort_weight + price) * np.eye(2)
+        weight = (self.effort_weight + nu) * np.eye(2)
         p = linalg.solve_discrete_are(root * self.a, root * self.b, self.q, weight)
         pull = GAMMA * self.b.T @ p
         return np.linalg.solve(weight + pull @ self.b, pull @ self.a)
@@ -110,8 +110,8 @@ class Regulator(NamedTuple):
 
         from scipy import optimize
 
-        def excess(price: float) -> float:
-            return self.values(self.gain(price))[1] - self.limit
+        def excess(nu: float) -> float:
+            return self.values(self.gain(nu))[1] - self.limit
 
         gain = self.gain(optimize.brentq(excess, 0.0, 1e3))
         return gain, self.values(gain)[0]

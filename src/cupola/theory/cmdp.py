@@ -158,13 +158,13 @@ def random_cmdps(
         order = rng.random(shape).argsort(axis=-1).argsort(axis=-1)
         weights = weights * (order < rng.integers(1, 3, shape[:-1])[..., None])
         first = np.eye(states)[rng.integers(0, states, count)]
-    prices = rng.uniform(0, 1, (count, costs, states, actions, 1))
+    charged = rng.uniform(0, 1, (count, costs, states, actions, 1))
     discount = rng.uniform(*gamma, count)
     return Cmdp(
         transitions=weights / weights.sum(axis=-1, keepdims=True),
         reward=rng.uniform(-1, 1, (count, states, actions, 1)) * np.ones(states)
         + 0.5 * rng.uniform(-1, 1, shape),
-        costs=prices * np.ones(states),
+        costs=charged * np.ones(states),
         limits=rng.uniform(0.3, 0.7, (count, costs)) / (1 - discount)[:, None],
         start=first / first.sum(axis=-1, keepdims=True),
         gamma=discount,

@@ -7,11 +7,11 @@ One iteration, with d = d^lambda, A and A^{c_i} exact for pi_k and kappa = 1/(1 
 2. projection    pi_{k+1} = argmin_pi  E_d KL(pi, pi_{k+1/2})
                  subject to J^{c_i}(pi_k) + kappa E_{d, a ~ pi}[A^{c_i}] <= b_i
                  = pi_{k+1/2} exp(-kappa sum_i nu_i A^{c_i}), normalised
-3. dual step     nu = the projection's own prices, which maximise its concave dual
+3. dual step     nu = the projection's own multipliers, which maximise its concave dual
 
 Where pi_{k+1} = pi_k, A - tau kappa sum_i nu_i A^{c_i} is constant over the actions of pi_k:
-pi_k is optimal for the prices tau kappa nu, whatever lambda. But only lambda = 0 gets there: with
-lambda > 0 the predicted change of a cost is too small already to first order (docs/theory.md).
+pi_k is optimal for the multipliers tau kappa nu, whatever lambda. But only lambda = 0 gets there:
+with lambda > 0 the predicted change of a cost is too small already to first order (docs/theory.md).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Path(NamedTuple):
 
     returns: np.ndarray  # [I + 1, M]
     costs: np.ndarray  # [I + 1, M, K]
-    prices: np.ndarray  # [I + 1, M, K], in units of reward: tau kappa nu
+    multipliers: np.ndarray  # [I + 1, M, K], in units of reward: tau kappa nu
     policy: np.ndarray  # [M, S, A], the last one
 
 
@@ -61,7 +61,7 @@ def run(
     lams = np.full(cases, lam)
     kappa = (1 - cmdp.gamma * lams) / (1 - cmdp.gamma)
     log_policy = np.log(policy)
-    returns, costs, prices = [], [], [np.zeros_like(cmdp.limits)]
+    returns, costs, multipliers = [], [], [np.zeros_like(cmdp.limits)]
     for _ in range(iterations):
         value, cost = exact.returns(cmdp, policy)
         returns.append(value)
@@ -82,15 +82,17 @@ def run(
         log_policy, nu = project(log_half, rises, visits, slack)
         log_policy = _normalised(log_policy.clip(FAINTEST))
         policy = np.exp(log_policy)
-        prices.append((tau * kappa)[:, None] * nu)
+        multipliers.append((tau * kappa)[:, None] * nu)
     value, cost = exact.returns(cmdp, policy)
-    return Path(np.stack([*returns, value]), np.stack([*costs, cost]), np.stack(prices), policy)
+    return Path(
+        np.stack([*returns, value]), np.stack([*costs, cost]), np.stack(multipliers), policy
+    )
 
 
 def project(
     log_half: np.ndarray, rises: np.ndarray, visits: np.ndarray, slack: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Steps 2 and 3: log pi_{k+1} [M, S, A] and the prices [M, K].
+    """Steps 2 and 3: log pi_{k+1} [M, S, A] and the multipliers [M, K].
 
     ``rises`` [M, K, S, A] are the scaled cost advantages, ``slack`` [M, K] limits minus J^c(pi_k).
     Projected Newton ascent on -E_d log sum_a pi_{k+1/2} exp(-nu rise) - nu slack.
@@ -119,7 +121,7 @@ def project(
         centred = rises - means[..., None]
         weighted = centred * (visits[:, None, :, None] * policy[:, None])
         hessian = np.einsum("mksa,mlsa->mkl", weighted, centred)
-        # Prices that their own curvature sends to zero move by themselves (Bertsekas, 1982).
+        # Multipliers that their own curvature sends to zero move by themselves (Bertsekas, 1982).
         curvature = np.einsum("mkk->mk", hessian) + 1e-300
         alone = free & (gradient < 0) & (nu * curvature <= -gradient)
         joint = free & ~alone

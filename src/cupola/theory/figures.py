@@ -80,7 +80,7 @@ def paths(races: list[Race]) -> bytes:
     axes = figure.subplots(1, len(races))
     for ax, race in zip(np.atleast_1d(axes), races, strict=True):
         # The one whose limit is worth most: elsewhere the limit hardly matters.
-        i = int(np.argmax([float(optimum.prices[0]) for optimum in race.optima]))
+        i = int(np.argmax([float(optimum.multipliers[0]) for optimum in race.optima]))
         cmdp, best = race.cmdp.case(i), race.optima[i]
         limit = float(cmdp.limits[0])
         costs, returns = race.path.costs[:, i, 0], race.path.returns[:, i]

@@ -22,8 +22,8 @@ class Optimum(NamedTuple):
     value: float  # J of the optimal policy
     costs: np.ndarray  # [K], its cost returns
     policy: np.ndarray  # [S, A]; uniform in states that it never visits
-    prices: np.ndarray  # [K], dual prices: dJ*/d limit, >= 0
-    values: np.ndarray  # [S], dual values of the states: V of reward minus priced costs
+    multipliers: np.ndarray  # [K], dual multipliers: dJ*/d limit, >= 0
+    values: np.ndarray  # [S], dual values of the states: V of reward minus weighted costs
     occupancy: np.ndarray  # [S, A]
 
 
@@ -43,7 +43,7 @@ def solve(cmdp: Cmdp) -> Optimum:
         value=float(-result.fun),
         costs=np.einsum("ksa,sa->k", costs, occupancy),
         policy=policy,
-        prices=-result.ineqlin.marginals if len(costs) else np.zeros(0),
+        multipliers=-result.ineqlin.marginals if len(costs) else np.zeros(0),
         values=-result.eqlin.marginals,
         occupancy=occupancy,
     )

@@ -105,11 +105,11 @@ def race_record(race: Race) -> Record:
 
 
 def slackness(cmdp: Any, optimum: lp.Optimum) -> float:
-    """Largest product of a price and its slack, and of an occupancy and its reduced reward."""
-    priced = exact.expected(cmdp, cmdp.reward) - np.einsum(
-        "k,ksa->sa", optimum.prices, np.array([exact.expected(cmdp, c) for c in cmdp.costs])
+    """Largest product of a multiplier and its slack, and of an occupancy and its reduced reward."""
+    weighted = exact.expected(cmdp, cmdp.reward) - np.einsum(
+        "k,ksa->sa", optimum.multipliers, np.array([exact.expected(cmdp, c) for c in cmdp.costs])
     )
     ahead = cmdp.gamma * np.einsum("sat,t->sa", cmdp.transitions, optimum.values)
-    reduced = optimum.values[:, None] - priced - ahead  # >= 0, and 0 where an action is taken
-    slack = optimum.prices * (cmdp.limits - optimum.costs)
+    reduced = optimum.values[:, None] - weighted - ahead  # >= 0, and 0 where an action is taken
+    slack = optimum.multipliers * (cmdp.limits - optimum.costs)
     return float(max(np.abs(slack).max(), np.abs(optimum.occupancy * reduced).max()))

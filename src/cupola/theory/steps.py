@@ -71,7 +71,7 @@ def project(
 
     Minimises E_d KL(pi, pi_{k+1/2}) subject to E_{d, a ~ pi}[rise] + beta sqrt(E_d KL(pi_k, pi))
     <= slack, with ``rise`` [M, S, A] the scaled cost advantages and ``slack`` [M] > 0 the limit
-    minus J^c(pi_k). The price nu and y = sqrt(KL) solve the first-order conditions
+    minus J^c(pi_k). The multiplier nu and y = sqrt(KL) solve the first-order conditions
     log pi - w pi_k / pi = mu + log pi_{k+1/2} - nu rise, w = nu beta / (2 y).
     """
 
@@ -113,7 +113,7 @@ def _priced(
     nu: np.ndarray,
     log_root: np.ndarray,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """The projection at the price nu [M], its predicted rise and log y; ``log_root`` is a guess.
+    """The projection at multiplier nu [M], its predicted rise and log y; ``log_root`` is a guess.
 
     y enters its own equation; Steffensen's iteration finds the fixed point.
     """

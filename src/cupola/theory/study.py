@@ -50,7 +50,7 @@ def random_cases(
     kind = rng.random(count)
     lam = np.where(kind < 1 / 8, 0.0, np.where(kind > 15 / 16, 1.0, rng.uniform(0, 1, count)))
     paid = cmdp.costs[:, 0]
-    values, prices = exact.values(cmdp, old, cmdp.reward), exact.values(cmdp, old, paid)
+    values, cost_values = exact.values(cmdp, old, cmdp.reward), exact.values(cmdp, old, paid)
     scale = np.abs(values).max(axis=1, keepdims=True)
     random_phi = scale * rng.normal(size=values.shape)
     phi = np.where(rng.random((count, 1)) < 0.5, values, random_phi)
@@ -58,9 +58,9 @@ def random_cases(
     return Sample(
         Cases(cmdp, new, old, lam, phi, cmdp.reward),
         Cases(cmdp, new, old, lam, values, cmdp.reward),
-        Cases(cmdp, new, old, lam, prices, paid),
+        Cases(cmdp, new, old, lam, cost_values, paid),
         Cases(cmdp, after, old, lam, values, cmdp.reward),
-        Cases(cmdp, after, old, lam, prices, paid),
+        Cases(cmdp, after, old, lam, cost_values, paid),
         update,
     )
 
