@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import jax
@@ -55,20 +53,6 @@ def compilation_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None
         patch.setenv("XDG_CACHE_HOME", str(base / "cache"))
         warm_up_cache()
         yield
-
-
-@pytest.fixture(scope="session")
-def script() -> Callable[[str], ModuleType]:
-    """A script of benchmarks/, by its name, as a module."""
-
-    def load(name: str) -> ModuleType:
-        path = Path(__file__).parents[1] / "benchmarks" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
 
 
 @pytest.fixture
