@@ -1,22 +1,30 @@
-"""CUP: Constrained Update Projection (Yang et al., NeurIPS 2022, Algorithm 1).
+"""CUP: Constrained Update Projection (Yang et al., NeurIPS 2022).
 
 Maximise J(pi) subject to J^{c_i}(pi) <= b_i. Each iteration, on samples of pi_k, takes two steps:
 
 1. improvement   theta_{k+1/2} = argmax  mean_t min(rho_t A_t, g(eps, A_t))
 2. projection    theta_{k+1}   = argmin  mean_t [ KL(pi_theta, pi_{k+1/2})[s_t]
-                                 + sum_i nu_i (1 - gamma lam)/(1 - gamma) rho_t A^{c_i}_t ]
+                                         + sum_i nu_i rho_t C^i_t ]
 
-with rho_t = pi_theta(a_t|s_t) / pi_k(a_t|s_t) in both, each by minibatch Adam that stops after an
-epoch whose mean KL exceeds delta. The Lagrange multipliers nu_i >= 0 are chosen before or within
-the projection (`multiplier`):
+with rho_t = pi_theta(a_t|s_t) / pi_k(a_t|s_t) in both, g(eps, A) = (1 + eps sign A) A, and C^i_t
+the advantage of cost i, scaled. Both are minibatch Adam with one optimiser state, as in the
+authors' code. A step ends after the first epoch whose mean KL to pi_k, over the whole batch,
+exceeds delta; that epoch is kept. A projection that is not skipped takes at least one epoch.
 
-- `predicted`, the default: as the paper defines the projection, nu_i rises while the cost that
-  the batch predicts for pi_theta is above b_i and falls while it is below, after each epoch;
-- `integral`, as in Algorithm 1: nu_i <- clip(nu_i + eta (J^_i - b_i), 0, nu_max), once before it;
-- `pid`: a PID controller of J^_i - b_i, once before it.
+The Lagrange multipliers nu_i >= 0 follow a rule (`multiplier`). J^_i is the cost return that was
+measured: the mean over the episodes that ended, discounted where the limit is.
 
-Three files tell it all: this one, algos/update.py (the order of an update, minibatch descent) and
-core/multipliers.py (the rules). docs/algorithms/cup.md and switches.md describe every switch.
+- `predicted`, the default, as the paper defines the projection: nu_i rises while the cost that the
+  batch predicts for pi_theta is above b_i, less a margin, and falls while it is below. It moves
+  before the first epoch of the projection and after each. Skipped where no cost of pi_{k+1/2} is
+  predicted above that.
+- `integral`, Algorithm 1 of the paper: nu_i <- clip(nu_i + eta (J^_i - b_i), 0, nu_max), once
+  before the projection. C = (1 - gamma lam)/(1 - gamma) A^c. Skipped where all nu are zero.
+- `pid`: the same with a PID controller of J^_i - b_i.
+
+Read this file, then algos/update.py (the order of an update, minibatch descent) and
+core/multipliers.py (the rules). Values of gamma, epochs and the rest: algos/config.py. Why each
+switch is as it is, and what differs from the paper: docs/algorithms/cup.md.
 """
 
 from __future__ import annotations
@@ -49,7 +57,10 @@ from cupola.core.samples import ratio, time_weights
 from cupola.types import Algorithm, Batch, Learner, Problem, Samples
 
 HELD_OUT = 0.2
-"""Share of the batch on which costs are predicted; the policy is fitted to the rest."""
+"""Share of the batch on which costs are predicted (multiplier=predicted); no step is fitted to it.
+
+It is the last stretch of time of all environments: samples lie in order of time.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +68,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     """CUP's switches; the defaults are the preset `paper`."""
 
     cost_termination: Literal["terminal", "time_limit"] = "time_limit"
-    """What a termination is for costs with a discounted limit: their end too, or a time limit."""
+    """For costs with a discounted limit: a termination ends them, or counts as a time limit."""
     delta: float = 0.02
-    """KL divergence that ends either step early; inf never does."""
+    """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
     improvement: Literal["clip", "kl", "focops"] = "clip"
     """Objective of the improvement."""
     clip: float = 0.2
@@ -69,15 +80,15 @@ class Config(MinibatchConfig, LagrangianConfig):
     temperature: float = 1.5
     """Divisor of the surrogate (improvement=focops)."""
     projection_kl: Literal["new_half", "half_new"] = "new_half"
-    """KL(pi_theta || pi_{k+1/2}) as in the released code, or the reverse as in the text."""
+    """KL(pi_theta || pi_{k+1/2}) as in the authors' code, or the reverse as in the paper's text."""
     projection_start: Literal["half", "start"] = "half"
     """Where the projection's descent begins: pi_{k+1/2}, or pi_k as Section 4.2 writes it."""
     stop_reference: Literal["start", "half"] = "start"
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
     beta: float = 0.0
-    """Weight of the square root of the KL to pi_k in the predicted cost."""
+    """Weight of sum_i nu_i sqrt(mean KL(pi_k || pi_theta)) in the projection's loss."""
     multiplier: Literal["integral", "pid", "predicted"] = "predicted"  # type: ignore[assignment]
-    """Rule of the multipliers: sums of violations, a PID controller, or the batch's prediction."""
+    """Rule of the multipliers: integral of the violations, PID controller, or prediction."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -139,7 +150,7 @@ def improve(
 ) -> Stepped:
     """Step 1: from pi_k to pi_{k+1/2}; ``orders`` [E, count, minibatch] of the samples."""
     log_std = learner.policy.log_std
-    half = descend(
+    descent = descend(
         begin(learner.policy, learner.policy_opt, learner.nu),
         partial(improvement_loss, config=config),
         context_of(learner, batch, config, problem),
@@ -147,10 +158,11 @@ def improve(
         orders,
         config,
         learning_rate(config, batch.progress, "policy"),
-        divergence=kl_to(samples.obs, samples.mean, log_std),
+        divergence=kl_to(samples.obs, samples.mean, log_std),  # mean KL(pi_theta || pi_k)
     )
-    moved = learner._replace(policy=half.policy, policy_opt=half.opt_state)
-    return Stepped(moved, {"kl_improve": half.kl, "epochs_improve": half.epochs}, half.epochs)
+    half = learner._replace(policy=descent.policy, policy_opt=descent.opt_state)
+    report = {"kl_improve": descent.kl, "epochs_improve": descent.epochs}
+    return Stepped(half, report, descent.epochs)
 
 
 def improvement_loss(
@@ -182,7 +194,7 @@ def project(
 ) -> Stepped:
     """Step 2: from pi_{k+1/2} to pi_{k+1}; ``half`` and ``start`` hold pi_{k+1/2} and pi_k.
 
-    Where no cost asks for it, it is skipped: Adam's momentum must not move the policy.
+    Skipped where no cost needs it (`Costs.active`): Adam's momentum alone would move the policy.
     """
     half = update_multipliers(half, batch, config, problem)
     log_std = start.policy.log_std
@@ -202,7 +214,7 @@ def project(
         origin = jax.tree.map(
             lambda old, new: jnp.where(costs.active, old, new), start.policy, half.policy
         )
-    end = descend(
+    descent = descend(
         begin(origin, half.policy_opt, costs.next_nu(half.nu, half.policy)),
         partial(projection_loss, half_log_std=half_log_std, config=config),
         context_of(start, batch, config, problem),
@@ -214,8 +226,9 @@ def project(
         next_nu=costs.next_nu,
         active=costs.active,
     )
-    moved = half._replace(policy=end.policy, policy_opt=end.opt_state, nu=end.nu)
-    return Stepped(moved, {"kl_project": end.kl, "epochs_project": end.epochs}, end.epochs)
+    end = half._replace(policy=descent.policy, policy_opt=descent.opt_state, nu=descent.nu)
+    report = {"kl_project": descent.kl, "epochs_project": descent.epochs}
+    return Stepped(end, report, descent.epochs)
 
 
 class Target(NamedTuple):
@@ -226,7 +239,7 @@ class Target(NamedTuple):
     log_prob: jax.Array  # [B], under pi_k
     mean: jax.Array  # [B, A], of pi_k
     half_mean: jax.Array  # [B, A], of pi_{k+1/2}
-    adv_c: jax.Array  # [B, K], cost advantages as they enter the loss
+    adv_c: jax.Array  # [B, K], C of the docstring
 
 
 def projection_loss(
@@ -246,21 +259,21 @@ def projection_loss(
         distance = distributions.kl(sample.half_mean, half_log_std, mean, log_std)
     loss = jnp.mean(distance + rho * (sample.adv_c @ context.nu))
     if config.beta > 0:
-        moved = jnp.mean(distributions.kl(sample.mean, context.log_std, mean, log_std))
-        loss += config.beta * jnp.sum(context.nu) * surrogates.safe_sqrt(moved)
+        from_start = jnp.mean(distributions.kl(sample.mean, context.log_std, mean, log_std))
+        loss += config.beta * jnp.sum(context.nu) * surrogates.safe_sqrt(from_start)
     return loss
 
 
 class Costs(NamedTuple):
     """What the projection knows of the costs."""
 
-    adv_c: jax.Array  # [B, K], advantages as the loss takes them
-    next_nu: Callable[[jax.Array, nets.Policy], jax.Array]  # nu [K] at the next policy
+    adv_c: jax.Array  # [B, K], C of the docstring
+    next_nu: Callable[[jax.Array, nets.Policy], jax.Array]  # of nu [K] and the current policy
     active: jax.Array  # [] bool: is there anything to project?
 
 
 def measured_costs(half: Learner, samples: Samples, config: Config) -> Costs:
-    """Advantages times 1/(1 - gamma~), with the factor of the docstring above; nu stays."""
+    """With the rules `integral` and `pid`: nu stays as it is during the projection."""
     adv_c = horizon_factor(config.gamma, config.lam) * scale(samples.adv_c, config.cost_advantage)
     return Costs(adv_c, lambda nu, policy: nu, jnp.any(half.nu > 0))
 
@@ -268,33 +281,35 @@ def measured_costs(half: Learner, samples: Samples, config: Config) -> Costs:
 def predicted_costs(
     half: Learner, samples: Samples, batch: Batch, config: Config, problem: Problem
 ) -> Costs:
-    """nu follows the cost predicted for pi_theta, J^_i + h_i mean_t w_t (rho_t - 1) A^{c_i}_t.
+    """With the rule `predicted`: nu follows the cost predicted for pi_theta,
 
-    w_t = gamma^t / mean_t gamma^t, and h_i is the mean of sum_t gamma^t over the episodes (w = 1
-    and h_i the mean length for an undiscounted limit). In units of h_i times the standard
-    deviation of the weighted advantages the curvature of the dual is one: Newton's step is the
-    violation itself. Limits are lowered by the margins that `multipliers.predicted` keeps.
+        J^_i + h_i mean_t w_t (rho_t - 1) A^{c_i}_t.
+
+    w_t = gamma^t over its mean, t the time in the episode, and h_i the mean of sum_t gamma^t over
+    the episodes; for an undiscounted limit w = 1 and h_i is the mean length. C = w A^c / sigma with
+    sigma the standard deviation of w A^c: a violation divided by h sigma is then, to first order,
+    the nu that removes it, so Newton's step on nu is the violation itself.
     """
     limits = jnp.asarray(problem.limits)
-    limits -= half.multiplier_state
+    limits -= half.multiplier_state  # the margins
     weights = time_weights(samples, config.gamma, problem.discounted)
     weighted = weights / jnp.mean(weights, axis=0) * samples.adv_c
     spread = jnp.maximum(jnp.std(weighted, axis=0), 1e-8)
     adv_c = weighted / spread
     gap = (batch.cost_returns - limits) / (batch.horizons * spread)
-    # A cost return that is not known yet counts as far below its limit.
+    # A cost return that is not known yet counts as far below its limit: its nu becomes 0.
     violation = jnp.where(jnp.isnan(gap), -jnp.inf, gap)
-    # The same strength as the bound of the other rules, whose advantages carry that factor.
+    # As strong as the bound of the other rules, whose C carries that factor.
     nu_max = config.nu_max * horizon_factor(config.gamma, config.lam)
 
-    # The policy is not fitted to these samples: on its own it would seem to do better than it does.
+    # Held-out samples: on those that it was fitted to, a policy looks better than it is.
     last = slice(-config.held_out, None)
     unseen = jax.tree.map(lambda leaf: leaf[last], samples)
-    share = jnp.mean(weights, axis=0) / jnp.mean(weights[last], axis=0)
+    reweight = jnp.mean(weights, axis=0) / jnp.mean(weights[last], axis=0)  # w has mean 1 there too
 
     def predicted_violation(policy: nets.Policy) -> jax.Array:
         change = jnp.mean((ratio(policy, unseen) - 1)[:, None] * adv_c[last], axis=0)
-        return violation + share * change
+        return violation + reweight * change
 
     def next_nu(nu: jax.Array, policy: nets.Policy) -> jax.Array:
         return multipliers.step_to_prediction(nu, predicted_violation(policy), nu_max)

@@ -1,13 +1,15 @@
-"""One update by minibatch descent, from a batch of pi_k to a new learner. It is always the same:
+"""One update by minibatch descent, from a batch of pi_k to a new learner. The order is always:
 
-1. samples      advantages of the reward and the costs (GAE) and value targets, with old critics
+1. samples      advantages of reward and costs (GAE) and value targets, with the critics as they are
 2. first step   theta_k -> theta_{k+1/2}: minibatch Adam, at most ``epochs`` epochs
 3. second step  theta_{k+1/2} -> theta_{k+1}: optional; CUP's projection
-4. critics      as many epochs as the first step took, on a second core where there is one
-5. prediction   what the samples say that the new policy will change
+4. critics      as many epochs as the first step took, on the same samples, as in the authors' code;
+                beside 2 and 3 on a second core if there is one, else after them
+5. prediction   by how much return and costs should change with the new policy; only for the metrics
 
-An algorithm supplies its steps as plain functions of values, or only a loss. Trust-region
-algorithms supply one step on the whole batch: algos/trust_region.py.
+1 and 5 are those of every algorithm (`make_algorithm` in algos/assembly.py). An algorithm supplies
+2 and 3 as plain functions of values, or only a loss. Trust-region algorithms supply one step on
+the whole batch: algos/trust_region.py.
 """
 
 from __future__ import annotations
@@ -42,8 +44,7 @@ class Context(NamedTuple):
 
 
 class Stepped(NamedTuple):
-    """A learner after a policy step; the step may change policy, policy_opt, nu and its rule's
-    memory."""
+    """A learner after a policy step, which may change all of it but the critics."""
 
     learner: Learner
     metrics: Metrics
@@ -55,7 +56,7 @@ Loss: TypeAlias = Callable[[nets.Policy, Samples, Context], jax.Array]
 FirstStep: TypeAlias = Callable[[Learner, Samples, Batch, jax.Array], Stepped]
 """Of learner, samples, batch and orders [E, count, minibatch] of the samples."""
 SecondStep: TypeAlias = Callable[[Learner, Learner, Samples, Batch, jax.Array], Stepped]
-"""The same, of the learners after the first step and before it."""
+"""As `FirstStep`, but of two learners: the one after the first step, then the one before it."""
 
 
 def minibatch_algorithm(
@@ -65,8 +66,10 @@ def minibatch_algorithm(
     second: SecondStep | None = None,
     held_out: int = 0,
 ) -> Algorithm:
-    """The algorithm with these steps. No step sees the last ``held_out`` samples of its orders."""
-    first_step, second_step = jax.jit(first), jax.jit(second) if second else None
+    """The algorithm with these steps. Minibatches of the policy leave out the last ``held_out``
+    samples; those of the critics take all."""
+    first_step = jax.jit(first)
+    second_step = jax.jit(second) if second else None
     critic_epoch = jax.jit(partial(fit_critics, config=config))
 
     def learn(
@@ -84,7 +87,7 @@ def minibatch_algorithm(
             cores,
         ) as fitting:
             moved, metrics, taken = first_step(learner, samples, batch, orders[0])
-            fitting.keep(int(taken))
+            fitting.keep(int(taken))  # the critics run ahead; later epochs are thrown away
             if second_step:
                 end = second_step(moved, learner, samples, batch, orders[1])
                 moved, more, _ = jax.block_until_ready(end)
@@ -164,7 +167,7 @@ def descend(
     """Adam on ``data`` (leaves [B, ...]) until an epoch ends with a divergence above delta.
 
     ``orders`` [E, count, minibatch] say which samples each step takes. ``next_nu`` gives the
-    multipliers of the next epoch. Where not ``active``, nothing moves. Without a bound (delta =
+    multipliers of the next epoch. Where not ``active``, no epoch is taken. Without a bound (delta =
     inf) the divergence is only taken at the end.
     """
     bounded = config.delta < math.inf
@@ -192,7 +195,7 @@ def descend(
 def update_multipliers(
     learner: Learner, batch: Batch, config: LagrangianConfig, problem: Problem
 ) -> Learner:
-    """The learner whose multipliers have seen this batch's cost returns."""
+    """The learner after one step of the multipliers' rule on the measured cost returns."""
     measured, limits = jnp.asarray(batch.cost_returns), jnp.asarray(problem.limits)
     nu, state = config.multiplier_rule().update(
         learner.nu, learner.multiplier_state, measured, limits
@@ -203,7 +206,7 @@ def update_multipliers(
 def context_of(
     learner: Learner, batch: Batch, config: MinibatchConfig, problem: Problem
 ) -> Context:
-    """What losses are told when they begin at ``learner``, which holds pi_k."""
+    """The context of a loss; ``learner`` holds pi_k. `descend` puts the nu of each epoch in."""
     violation = violation_per_step(batch, problem, config.gamma)
     return Context(learner.nu, violation, learner.policy.log_std)
 

@@ -7,8 +7,8 @@ measured (NaN where no episode has ended yet) and the limits b_i, once per itera
                step of CUP's Algorithm 1.
 - `pid`        nu_i <- clip(K_P P_i + I_i + K_D D_i, 0, nu_max), a PID controller of the violation
                (Stooke et al. 2020): it reacts before the integral has grown, so it overshoots less.
-- `predicted`  `update` leaves nu alone. CUP's projection moves it after each of its epochs with
-               `step_to_prediction`, by the cost that the batch predicts for the current policy.
+- `predicted`  `update` moves margins only. CUP's projection moves nu, before its first epoch and
+               after each, with `step_to_prediction`: by the cost that the batch predicts.
 """
 
 from __future__ import annotations
@@ -62,10 +62,10 @@ def pid(
 ) -> MultiplierRule:
     """A PID controller of the violation v_k = J_k - b, with averages of weight ``smoothing`` = a.
 
-        P_k = a P_{k-1} + (1 - a) v_k                    proportional: the smoothed violation
-        I_k = clip(I_{k-1} + K_I v_k, 0, nu_max)         integral; the clip is the anti-windup
-        D_k = max(0, C_k - C_{k-delay})                  derivative: only rising costs count,
-        C_k = a C_{k-1} + (1 - a) J_k                    of the smoothed cost return
+        P_k = a P_{k-1} + (1 - a) v_k                the smoothed violation
+        I_k = clip(I_{k-1} + K_I v_k, 0, nu_max)     the integral; the clip is the anti-windup
+        C_k = a C_{k-1} + (1 - a) J_k                the smoothed cost return
+        D_k = max(0, C_k - C_{k-delay})              its derivative; a fall does not count
 
     The averages begin at the first value that is measured. I begins at the initial nu.
     """
@@ -103,16 +103,16 @@ def pid(
 MARGIN_RATE = 0.05
 """Share of a measured deviation by which a margin moves per iteration."""
 AIM = 0.97
-"""Share of a limit that the margin steers a measured cost return to."""
+"""Share of a limit above which a measured cost lets its margin grow, and below which shrink."""
 DAMPING = 0.25
 """Share of Newton's step that a predicted multiplier takes after each epoch."""
 
 
 def predicted() -> MultiplierRule:
-    """The memory is the margins [K] by which predictions are held below the limits.
+    """The memory is the margins [K] that are subtracted from the limits.
 
-    Predictions promise too much of a projection. A margin integrates the costs that are measured,
-    so that they settle below their limits all the same; it never lifts a limit.
+    Predictions are too optimistic about a projection. A margin grows while the measured cost is
+    above 0.97 b, shrinks while it is below, and stays in [0, b/2]. (No limit is negative.)
     """
 
     def update(
@@ -128,6 +128,6 @@ def predicted() -> MultiplierRule:
 def step_to_prediction(nu: jax.Array, violation: jax.Array, nu_max: float) -> jax.Array:
     """nu [K] after a damped Newton step on the dual, whose gradient is the predicted violation [K].
 
-    The violation is in the unit in which the dual's curvature is one.
+    The violation is in the unit in which the dual's curvature is one (`cup.predicted_costs`).
     """
     return jnp.clip(nu + DAMPING * violation, 0.0, nu_max)
