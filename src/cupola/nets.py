@@ -1,4 +1,4 @@
-"""Policy and critics: two hidden tanh layers each, initialised and applied by pure functions."""
+"""Policy and critics: networks of hidden tanh layers, initialised and applied by pure functions."""
 
 from __future__ import annotations
 

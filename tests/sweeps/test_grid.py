@@ -93,7 +93,7 @@ MISTAKES = {
         "unknown cost of SwimmerSpeed 'sped': did you mean 'speed'?",
     ),
     "field of another": (
-        START + "[shared]\nclip = 0.1\nmultiplier = 'integral'\n",
+        START + "[shared]\nclip = 0.1\nalpha = 0.3\n",
         "ppo_lag has no field",
     ),
     "no key": (START.replace("seeds = [0, 1]", ""), "the key 'seeds' is missing"),

@@ -27,7 +27,11 @@ def run(args: Sequence[str]) -> None:
     for name in algos.names():
         module = algos.load_algorithm(name)
         title = (module.__doc__ or "").partition("\n")[0]
-        console.print(f"  {name}  {title} Presets: {', '.join(module.PRESETS)}.", highlight=False)
+        console.print(
+            f"  {name}  {title} Presets: {', '.join(module.PRESETS)}.",
+            highlight=False,
+            soft_wrap=True,
+        )
     console.print(task_table(tasks.specs()))
 
 
