@@ -79,11 +79,12 @@ def simulate(act, steps: int = 100) -> tuple[float, float]:
 @pytest.mark.parametrize(
     "fields",
     [
-        {"multiplier": "predicted"},
-        {"multiplier": "integral", "multiplier_lr": 1.0},
-        {"multiplier": "pid", **PID},
+        pytest.param({"multiplier": "predicted"}, id="predicted"),
+        pytest.param(
+            {"multiplier": "integral", "multiplier_lr": 1.0}, id="integral", marks=pytest.mark.slow
+        ),
+        pytest.param({"multiplier": "pid", **PID}, id="pid", marks=pytest.mark.slow),
     ],
-    ids=["predicted", "integral", "pid"],
 )
 def test_one_step_problems_are_solved(tmp_path, task, fields):
     pace = {"iterations": 300, "epochs": 3, "learning_rate": 3e-3}

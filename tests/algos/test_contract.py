@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -15,7 +17,9 @@ PROBLEM = Problem(OBS, A, ("first", "second"), (10.0, 20.0), (True, False))
 SMALL = {"batch_size": T * N, "num_envs": N, "minibatch_size": 8, "hidden": (8, 8)}
 
 
+@functools.cache
 def make(name: str, problem: Problem = PROBLEM):
+    """Compiled once for all tests."""
     module = algos.load_algorithm(name)
     small = {k: v for k, v in SMALL.items() if k in vars(module.PRESETS["paper"])}
     config = module.Config(**{**vars(module.PRESETS["paper"]), **small})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 
@@ -60,8 +61,14 @@ def make_batch(costs: tuple[float, float], progress: float = 0.0) -> Batch:
     return Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.asarray(progress))
 
 
+@functools.cache
+def make(config: cup.Config):
+    """Compiled once for all tests."""
+    return cup.make(config, PROBLEM)
+
+
 def update(config: cup.Config, costs: tuple[float, float], nu: tuple[float, float] = (0.0, 0.0)):
-    algorithm = cup.make(config, PROBLEM)
+    algorithm = make(config)
     learner = algorithm.init(jax.random.key(0))._replace(nu=jnp.asarray(nu))
     samples = make_samples(learner.policy)
     after = algorithm.learn(learner, samples, make_batch(costs), jax.random.key(1), 1)
@@ -192,7 +199,7 @@ def test_projection_loss_and_gradient(setting, direction, beta):
     nu = np.array([0.4, 0.1])
     adv_c = np.asarray(samples.adv_c)
     scaled = 5.95 * (adv_c - adv_c.mean(0)) / adv_c.std(0)
-    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
+    learner = make(config).init(jax.random.key(0))
     priced = cup.measured_costs(learner._replace(nu=jnp.asarray(nu)), samples, config)
     np.testing.assert_allclose(priced.adv_c, scaled, rtol=1e-10)
     assert bool(priced.active)
@@ -236,7 +243,7 @@ def test_the_projection_stops_by_its_reference(reference):
 
 def far_learners(config: cup.Config, nu: float):
     """A learner at pi_k, and one at a pi_{k+1/2} that is far from it."""
-    start = cup.make(config, PROBLEM).init(jax.random.key(0))._replace(nu=jnp.full(2, nu))
+    start = make(config).init(jax.random.key(0))._replace(nu=jnp.full(2, nu))
     far = start.policy._replace(log_std=start.policy.log_std + 0.5)
     return start, start._replace(policy=far)
 
@@ -309,7 +316,7 @@ def test_omnisafe_multipliers_follow_adam():
 def test_predicted_multipliers_follow_the_predicted_cost(x64):
     """Against the prediction written out: gamma^t weights, horizons, the last fifth of samples."""
     config = cup.Config(**{**vars(LIMITED), "multiplier": "predicted"})
-    learner = cup.make(config, PROBLEM).init(jax.random.key(0))
+    learner = make(config).init(jax.random.key(0))
     old = learner.policy
     new = old._replace(log_std=old.log_std + 0.1)
     samples, batch = make_samples(old), make_batch((12.0, 19.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from functools import partial
 from pathlib import Path
@@ -212,9 +213,15 @@ def test_multipliers_of_a_pid_follow_its_formula(module):
     np.testing.assert_allclose(metrics["nu"], after.nu)
 
 
+@functools.cache
+def make(module, config):
+    """Compiled once for all tests."""
+    return module.make(config, PROBLEM)
+
+
 def update(module, config, costs=(0.0, 0.0), nu=(0.0, 0.0)):
     """Learner before and after one update of samples, and its metrics."""
-    algorithm = module.make(config, PROBLEM)
+    algorithm = make(module, config)
     learner = algorithm.init(jax.random.key(0))._replace(nu=jnp.asarray(nu))
     batch = Batch(None, jnp.asarray(costs), jnp.array([50.0, 100.0]), jnp.zeros(()))
     samples = make_samples(learner.policy)

@@ -45,6 +45,7 @@ def assert_same_end(run, reference):
         assert ours[name].tobytes() == theirs[name].tobytes(), name
 
 
+@pytest.mark.slow
 def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     """In worker processes and in this one, in one go and resumed: the same."""
     limits = {"far": 3.0, "fast": 0.5}

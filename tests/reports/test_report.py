@@ -184,6 +184,7 @@ def test_sparklines_and_thinning() -> None:
     assert len(set(styles)) == 32
 
 
+@pytest.mark.slow
 def test_a_hundred_runs_in_half_a_minute_and_ten_megabytes(
     tmp_path: Path, synthetic_sweep: WriteSweep
 ) -> None:

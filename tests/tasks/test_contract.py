@@ -5,6 +5,7 @@ environments is cut after a N-th of the time limit.
 """
 
 import functools
+import re
 from typing import NamedTuple
 
 import numpy as np
@@ -24,7 +25,18 @@ FEW_STATES = {"TabularGrid", "TabularChain"}  # two episodes may well begin, or 
 # Crowded scenes take ten times as long and run the same code as the emptier ones.
 CROWDED = {"PointGoal2", "CarGoal2", "PointButton2", "CarButton2"}
 
-every_task = pytest.mark.parametrize("name", specs())
+
+def tasks(*, without: set[str] | frozenset[str] = frozenset()) -> pytest.MarkDecorator:
+    """One test per task; `make test` leaves out those that share all their code with another."""
+    names = [name for name in specs() if name not in without]
+    alike = re.compile(r"(Goal|Button)[02]$|^Safety")
+    return pytest.mark.parametrize(
+        "name",
+        [pytest.param(n, marks=pytest.mark.slow) if alike.search(n) else n for n in names],
+    )
+
+
+every_task = tasks()
 
 
 def make(name: str, num_envs: int = ENVS, threads: int = 1) -> Task:
@@ -76,7 +88,7 @@ def leaves(value: Trajectory | Step) -> list[np.ndarray]:
 
 
 @every_task
-def test_moves_are_steps_whose_rewards_and_costs_come_later(name):
+def test_unscored_steps_are_steps_whose_rewards_and_costs_come_later(name):
     stepped, moved = staggered(name), make(name)
     moved.reset(SEED, stagger=True)
     actions = actions_of(moved)
@@ -181,7 +193,7 @@ def test_restoring_twice_in_a_row_at_every_step_changes_nothing(name):
     assert_same_bits(undisturbed, Trajectory(first, stacked(steps)))
 
 
-@pytest.mark.parametrize("name", [n for n in specs() if n not in CROWDED.union(ONE_STEP)])
+@tasks(without=CROWDED.union(ONE_STEP))
 def test_final_obs_belongs_to_the_old_episode_and_obs_to_the_new_one(name):
     cut, whole = staggered(name), play(make(name), stagger=False)
     ended = cut.ended
@@ -202,7 +214,7 @@ def test_final_obs_belongs_to_the_old_episode_and_obs_to_the_new_one(name):
         assert name in FEW_STATES or not np.array_equal(begins, cut.first[env])
 
 
-@pytest.mark.parametrize("name", [name for name in specs() if name not in CROWDED])
+@tasks(without=CROWDED)
 def test_stagger_spreads_the_first_ends_over_the_time_limit(name):
     task = make(name, 4)
     limit = task.spec.time_limit
