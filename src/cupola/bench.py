@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cupola.algos import load_algorithm
 from cupola.config import require_limits, run_config, settings_from
 from cupola.task_source import find_task
 from cupola.tasks.base import Task
@@ -38,7 +39,7 @@ def bench(
         "nu_init": 1e-3,
         "multiplier_lr": 1e-12,
     }
-    fields = {**(fixed if algo == "cup" else {}), **fields}
+    fields = {**(fixed if load_algorithm(algo).__name__.endswith(".cup") else {}), **fields}
     fields = {"iterations": total, "threads": threads, **fields}
     settings = settings_from(algo, "paper", fields)
     options, algorithm = settings.options, settings.algorithm

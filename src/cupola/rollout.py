@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 
 import jax
@@ -157,7 +157,10 @@ def collect(
         at = mine.stop
     if side_by_side:
         others = [_POOL.submit(job) for job in jobs[1:]]
-        finished = [jobs[0](), *(other.result() for other in others)]
+        try:
+            finished = [jobs[0](), *(other.result() for other in others)]
+        finally:
+            wait(others)  # nothing steps on behind an error
     else:
         finished = [job() for job in jobs]
     return rollout, Finished(*(np.concatenate(column) for column in zip(*finished, strict=True)))

@@ -33,9 +33,11 @@ def find_task(
     ``task`` is a name or an alias of the registry, ``gym:ID``, ``env:package.module:function``, or
     the factory itself. ``env`` and ``cost`` are what the names of a Gymnasium environment and of
     its cost function stand for; ``gym`` and ``limits`` are for Gymnasium environments. ``threads``
-    is how many of them the engine of a registered task may use.
+    are those of the engine of a registered task.
     """
     if isinstance(task, TaskFactory):
+        if env is not None or cost is not None:
+            raise CupolaError("a TaskFactory has its own costs: leave env and cost out.")
         return task
     if task is None:
         if env is None:

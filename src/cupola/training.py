@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -214,7 +215,8 @@ def start(
     RunDirectory.refuse_occupied(path)
     sinks = make_sinks(config.options.sinks)
     trainer = Trainer(config, factory)
-    run = RunDirectory.create(path, config.to_json())
+    with closed_on_error(trainer):
+        run = RunDirectory.create(path, config.to_json())
     return _loop(run, trainer, sinks, listener)
 
 
@@ -236,10 +238,21 @@ def resume(
     sinks = make_sinks(config.options.sinks)
     threads = config.options.engine_threads
     trainer = Trainer(config, task_of(config, task=task, env=env, cost=cost, threads=threads))
-    iteration, arrays = run.newest_checkpoint()
-    if arrays:
-        trainer.restore(iteration, arrays)
+    with closed_on_error(trainer):
+        iteration, arrays = run.newest_checkpoint()
+        if arrays:
+            trainer.restore(iteration, arrays)
     return _loop(run, trainer, sinks, listener)
+
+
+@contextmanager
+def closed_on_error(trainer: Trainer) -> Iterator[None]:
+    """Leave no worker process behind when a run cannot begin."""
+    try:
+        yield
+    except BaseException:
+        trainer.close()
+        raise
 
 
 def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: Listener | None) -> Run:

@@ -1,4 +1,4 @@
-"""What passes through the doorways between the rooms of cupola.
+"""What passes between the packages of cupola.
 
 Axes: T time, N environments, B samples, K costs. ``_r`` means reward, ``_c`` cost.
 """

@@ -202,7 +202,7 @@ def test_the_loss_of_ppo_pid_clips_reward_and_costs_each_on_its_bad_side(setting
     )
 
 
-@pytest.mark.parametrize("module", [focops, ppo_lag, ppo_pid])
+@pytest.mark.parametrize("module", [ppo_pid, pytest.param(focops, marks=pytest.mark.slow)])
 def test_multipliers_of_a_pid_follow_its_formula(module):
     """The first update: proportional and integral term of the first violation, no derivative."""
     config = module.Config(

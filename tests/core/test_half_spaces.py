@@ -282,7 +282,7 @@ def answer(problems: Problems, unit: Unit, dtype=np.float64) -> Answer:
     return Answer(y, np.asarray(mix.feasible), violation)
 
 
-@pytest.mark.parametrize("size", [3, 6])
+@pytest.mark.parametrize("size", [3, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("case", CASES)
 def test_the_step_is_the_optimum_within_the_trust_region(x64, case, rows, size):
@@ -314,7 +314,7 @@ def test_constraints_out_of_reach_are_brought_down_as_far_as_possible(x64, case,
         np.testing.assert_allclose(ours.y[unmet], -unit.rows[unmet, 0], atol=1e-8)
 
 
-@pytest.mark.parametrize("size", [3, 6])
+@pytest.mark.parametrize("size", [3, pytest.param(6, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("rows", [1, 2, 3])
 @pytest.mark.parametrize("case", CASES)
 def test_single_precision_keeps_the_constraints(case, rows, size):

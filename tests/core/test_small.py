@@ -112,5 +112,5 @@ def test_failing_critics_are_reported():
     def fail():
         raise RuntimeError("no")
 
-    with pytest.raises(RuntimeError, match="no"), critics.Beside(fail, 2) as fitting:
+    with pytest.raises(RuntimeError, match="no"), critics.Background(fail, 2) as fitting:
         fitting.result()

@@ -81,6 +81,7 @@ def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     assert set(result.costs) == {"far", "fast"}
 
 
+@pytest.mark.slow
 def test_discrete_actions_with_functions_of_the_moment(worlds, tmp_path, capsys):
     """What has no name to import is given again."""
     env, cost = lambda: gymnasium.make("CartPole-v1"), lambda next_obs: abs(next_obs[2]) > 0.05

@@ -316,6 +316,7 @@ def crash_points(path: Path) -> Iterator[Path]:
 
 
 @pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.slow
 def test_a_crash_at_any_write_changes_nothing(tmp_path):
     pretend_training(tmp_path / "whole")
     expected = (tmp_path / "whole" / "metrics.jsonl").read_bytes()

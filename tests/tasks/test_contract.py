@@ -29,7 +29,7 @@ CROWDED = {"PointGoal2", "CarGoal2", "PointButton2", "CarButton2"}
 def tasks(*, without: set[str] | frozenset[str] = frozenset()) -> pytest.MarkDecorator:
     """One test per task; `make test` leaves out those that share all their code with another."""
     names = [name for name in specs() if name not in without]
-    alike = re.compile(r"(Goal|Button)[02]$|^Safety")
+    alike = re.compile(r"(Goal|Button)[02]$|PointButton1|CarGoal1|^Safety")
     return pytest.mark.parametrize(
         "name",
         [pytest.param(n, marks=pytest.mark.slow) if alike.search(n) else n for n in names],

@@ -103,7 +103,7 @@ class LagrangianConfig(CostConfig):
     """Lagrange multipliers nu, one per cost, chosen by a rule of core/multipliers.py."""
 
     cost_window: int = 0
-    """Episodes in the estimate of the cost return: the last so many, or 0: those of the batch."""
+    """Number of last episodes in the mean cost return; 0: those that ended in the batch."""
     multiplier: Literal["integral", "pid"] = "integral"
     """Rule of the multipliers: they add up the violations, or follow a PID controller of them."""
     nu_init: float = 0.0
@@ -134,7 +134,7 @@ class LagrangianConfig(CostConfig):
             f"pid_smoothing must lie in [0, 1), not {self.pid_smoothing}.",
         )
         check(
-            0 <= self.nu_init <= self.nu_max,
+            0 <= self.nu_init <= self.nu_max and self.nu_init < math.inf,
             f"nu_init must lie between 0 and nu_max ({self.nu_max}), not {self.nu_init}.",
         )
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from cupola.algos.assembly import fit_critics, make_algorithm, with_critics
 from cupola.algos.config import TrustRegionConfig
-from cupola.core.critics import Beside, Fit
+from cupola.core.critics import Background, Fit
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem, Samples
 
 PolicyStep: TypeAlias = Callable[[Learner, Samples, Batch], tuple[Learner, Metrics]]
@@ -41,7 +41,7 @@ def trust_region_algorithm(
             start = Fit.start(learner.critics, learner.critic_opt).part(which)
             return jax.block_until_ready(critic_steps(start, chosen, batch, order))
 
-        with Beside(lambda: fitted(slice(0, 1)), cores) as reward:
+        with Background(lambda: fitted(slice(0, 1)), cores) as reward:
             moved, metrics = policy_step(learner, samples, batch)
             costs = fitted(slice(1, None))
             return with_critics(moved, metrics, reward.result().joined(costs))

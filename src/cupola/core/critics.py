@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from types import TracebackType
 from typing import Generic, NamedTuple, Self, TypeVar
 
@@ -55,20 +55,22 @@ def loss(
     return jnp.sum(errors) + l2 * penalty, errors
 
 
-class Beside(Generic[Result]):
-    """``work()``, begun at once on a second core, or done when its result is asked for.
+class Background(Generic[Result]):
+    """``work()`` on a second core, begun at once, or done when its result is asked for.
 
     Leaving the context waits for it, so that nothing goes on behind an error.
     """
 
     def __init__(self, work: Callable[[], Result], cores: int) -> None:
-        self._work = work
-        self._future = _SECOND_CORE.submit(work) if cores > 1 else None
+        self._work, self._cores = work, cores
+        self._future: Future[Result] | None = None
 
     def result(self) -> Result:
         return self._future.result() if self._future else self._work()
 
     def __enter__(self) -> Self:
+        if self._cores > 1:
+            self._future = _SECOND_CORE.submit(self._work)
         return self
 
     def __exit__(
@@ -78,7 +80,7 @@ class Beside(Generic[Result]):
             self._future.exception()
 
 
-class Epochs(Beside[Fit]):
+class Epochs(Background[Fit]):
     """Epochs of a fit, in the given ``orders`` [E, count, minibatch], beside the policy's.
 
     How many count is known only when the policy's first step has ended: the fit runs ahead, and
@@ -117,6 +119,6 @@ class Epochs(Beside[Fit]):
     def __exit__(
         self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
     ) -> None:
-        if kind is not None:
+        if not self._known.is_set():  # an error came first
             self.keep(0)
         super().__exit__(kind, error, trace)

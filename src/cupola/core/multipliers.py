@@ -103,7 +103,7 @@ def pid(
 MARGIN_RATE = 0.05
 """Share of a measured deviation by which a margin moves per iteration."""
 AIM = 0.97
-"""Share of a limit above which a measured cost lets its margin grow, and below which shrink."""
+"""A margin grows while the measured cost is above this share of its limit, else it shrinks."""
 DAMPING = 0.25
 """Share of Newton's step that a predicted multiplier takes after each epoch."""
 

@@ -25,7 +25,7 @@ from cupola.runs import checkpoints
 Record = dict[str, Any]
 
 FORMAT = 2
-"""Of config.json and of the names in checkpoints; a change that old runs do not survive adds 1."""
+"""Of config.json and the names in checkpoints; raised by 1 when old runs can no longer be read."""
 
 
 class RunDirectory:

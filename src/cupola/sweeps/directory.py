@@ -23,7 +23,7 @@ from typing import Any, Literal, NamedTuple
 
 from cupola.errors import CupolaError, in_words
 from cupola.runs.checkpoints import write_atomically
-from cupola.runs.directory import RunDirectory, reaching
+from cupola.runs.directory import FORMAT, RunDirectory, reaching
 from cupola.sweeps.cells import Cell, Experiment
 from cupola.version import __version__
 
@@ -143,10 +143,10 @@ class SweepDirectory:
         wanted = cell.resolve()
         if wanted is None:
             return []
-        return differences(
-            RunDirectory.open(self.run_path(cell.name)).config(),
-            json.loads(json.dumps(wanted.to_json())),
-        )
+        held = RunDirectory.open(self.run_path(cell.name)).config()
+        if held.get("format") != FORMAT and self.status(cell.name).state != "finished":
+            return ["it is of another version, which cannot be continued"]
+        return differences(held, json.loads(json.dumps(wanted.to_json())))
 
     def settle_changes(self, retrain: bool) -> None:
         """Refuse cells that were trained with other settings, or throw their runs away."""

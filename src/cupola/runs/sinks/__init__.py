@@ -9,6 +9,7 @@ resumed: the training goes on, and metrics.jsonl has everything.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import warnings
 from collections.abc import Sequence
@@ -51,6 +52,8 @@ class Service:
         try:
             self._sink.start(path, config, first_iteration)
         except Exception as error:
+            with contextlib.suppress(Exception):  # what it has opened so far
+                self._sink.close(False)
             raise CupolaError(
                 f"the sink {self._name} cannot start ({in_brief(error)}): put that right and write"
                 f" 'cupola resume {path}', or first take {self._name!r} out of the sinks in"

@@ -22,22 +22,24 @@ class MLflow:
     def __init__(self) -> None:
         import mlflow
 
-        self._entities = mlflow.entities
-        self._client = mlflow.MlflowClient()
+        self._entities, self._connect = mlflow.entities, mlflow.MlflowClient
+        self._client: Any = None
         self._run = ""
 
     def start(self, path: Path, config: dict[str, Any], first_iteration: int) -> None:
+        self._client = self._connect()
         file = path / "mlflow.json"
         if file.exists():
             self._run = json.loads(file.read_text())["run_id"]
             self._client.update_run(self._run, status="RUNNING")
-            return
-        name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "cupola")
-        known = self._client.get_experiment_by_name(name)
-        experiment = known.experiment_id if known else self._client.create_experiment(name)
-        run = self._client.create_run(experiment, run_name=path.resolve().name)
-        self._run = run.info.run_id
-        write_atomically(file, (json.dumps({"run_id": self._run}) + "\n").encode())
+        else:
+            name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "cupola")
+            known = self._client.get_experiment_by_name(name)
+            experiment = known.experiment_id if known else self._client.create_experiment(name)
+            run = self._client.create_run(experiment, run_name=path.resolve().name)
+            self._run = run.info.run_id
+            write_atomically(file, (json.dumps({"run_id": self._run}) + "\n").encode())
+        # Also of a run that goes on: it may have stopped before they were stored.
         params = [self._entities.Param(key, str(value)) for key, value in flat(config).items()]
         self._client.log_batch(self._run, params=params)
 
@@ -51,6 +53,8 @@ class MLflow:
         self._client.log_batch(self._run, metrics=numbers)
 
     def close(self, finished: bool) -> None:
+        if not self._run:
+            return
         self._client.set_terminated(self._run, "FINISHED" if finished else "KILLED")
 
 

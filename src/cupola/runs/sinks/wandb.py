@@ -49,7 +49,8 @@ class Wandb:
         self._run.log({name: value for name, value in both.items() if value is not None})
 
     def close(self, finished: bool) -> None:
-        self._run.finish(exit_code=0 if finished else 1)
+        if self._run is not None:
+            self._run.finish(exit_code=0 if finished else 1)
 
 
 make = Wandb
