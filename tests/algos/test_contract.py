@@ -89,29 +89,38 @@ class TestContract:
         for old, new in zip(leaves(before.policy), leaves(after.policy), strict=True):
             np.testing.assert_array_equal(old, new)
 
-    def test_discrete_actions_are_learned_and_left_alone(self, name):
-        """Without advantages nothing moves; with them the better choice becomes likelier."""
-        algorithm = make(name, problem=PROBLEM._replace(discrete=True))
-        before = algorithm.init(jax.random.key(0))
-        idle = before._replace(critics=jax.tree.map(jnp.zeros_like, before.critics))
-        first = np.zeros((T, N, A), np.float32)
-        first[..., 0] = 1.0
-        first[::2] = first[::2, :, ::-1]  # either choice in turn
-        batch = make_batch(costs=(0.0, 0.0), zero=True)
-        batch = batch._replace(rollout=batch.rollout._replace(actions=first))
-        after, _, _ = algorithm.update(idle, batch, jax.random.key(1))
-        for old, new in zip(leaves(idle.policy), leaves(after.policy), strict=True):
-            np.testing.assert_array_equal(old, new)
-        ends = np.ones((T, N), bool)
-        rollout = batch.rollout._replace(rewards=first[..., 0], terminated=ends)
-        batch = batch._replace(rollout=rollout)
-        after, metrics, _ = algorithm.update(idle, batch, jax.random.key(1))
-        assert all(np.isfinite(value).all() for value in metrics.values())
-        preference = [
-            np.diff(nets.apply_policy(learner.policy, rollout.obs)[0]).mean()
-            for learner in (idle, after)
-        ]
-        assert preference[1] < preference[0]
+
+KINDS = ("cup", "cpo", "ppo")
+"""One of each kind of update; the distribution of actions is the same code for all."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [n if n in KINDS else pytest.param(n, marks=pytest.mark.slow) for n in algos.names()],
+)
+def test_discrete_actions_are_learned_and_left_alone(name):
+    """Without advantages nothing moves; with them the better choice becomes likelier."""
+    algorithm = make(name, problem=PROBLEM._replace(discrete=True))
+    before = algorithm.init(jax.random.key(0))
+    idle = before._replace(critics=jax.tree.map(jnp.zeros_like, before.critics))
+    first = np.zeros((T, N, A), np.float32)
+    first[..., 0] = 1.0
+    first[::2] = first[::2, :, ::-1]  # either choice in turn
+    batch = make_batch(costs=(0.0, 0.0), zero=True)
+    batch = batch._replace(rollout=batch.rollout._replace(actions=first))
+    after, _, _ = algorithm.update(idle, batch, jax.random.key(1))
+    for old, new in zip(leaves(idle.policy), leaves(after.policy), strict=True):
+        np.testing.assert_array_equal(old, new)
+    ends = np.ones((T, N), bool)
+    rollout = batch.rollout._replace(rewards=first[..., 0], terminated=ends)
+    batch = batch._replace(rollout=rollout)
+    after, metrics, _ = algorithm.update(idle, batch, jax.random.key(1))
+    assert all(np.isfinite(value).all() for value in metrics.values())
+    preference = [
+        np.diff(nets.apply_policy(learner.policy, rollout.obs)[0]).mean()
+        for learner in (idle, after)
+    ]
+    assert preference[1] < preference[0]
 
 
 class count_compilations:  # noqa: N801

@@ -218,7 +218,7 @@ def test_damaged_checkpoints_are_passed_over_with_a_warning(undisturbed, copy, c
     assert_same_outcome(copy, undisturbed)
 
 
-@pytest.mark.parametrize("missing", [1, 30, 100])
+@pytest.mark.parametrize("missing", [1, pytest.param(30, marks=pytest.mark.slow)])
 def test_half_a_line_at_the_end_of_the_metrics_is_written_anew(undisturbed, copy, missing):
     """As a crash leaves it: beyond the last checkpoint, and not to its end."""
     (copy / "checkpoints" / f"{ITERATIONS:08d}.safetensors").unlink()

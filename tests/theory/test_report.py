@@ -17,6 +17,7 @@ def small_fixture(monkeypatch):
     monkeypatch.setattr(study.run, "__defaults__", (study.run.__defaults__[0], ((2, 2), (3, 2))))
 
 
+@pytest.mark.slow
 def test_the_command_writes_everything(small, tmp_path, capsys):
     out = tmp_path / "deep" / "results"
     cli.main(["theory", "--cases", "24", "--seed", "3", "--out", str(out)])
