@@ -108,7 +108,6 @@ def until(happened: Callable[[], object]) -> None:
 
 
 @needs_ray
-@pytest.mark.cluster
 @pytest.mark.slow
 def test_a_node_dies_and_the_results_are_those_of_this_machine(
     nodes: Nodes, tmp_path: Path

@@ -52,8 +52,7 @@ def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Conf
     """What is minimised on a minibatch."""
     rho = ratio(policy, sample)
     gain = jnp.mean(surrogates.clipped(rho, sample.adv_r, config.clip))
-    # max(rho A, clip(rho) A) = -min(rho (-A), clip(rho) (-A))
-    rise = -jnp.mean(surrogates.clipped(rho[:, None], -sample.adv_c, config.clip), axis=0)  # [K]
+    rise = jnp.mean(surrogates.clipped_cost(rho[:, None], sample.adv_c, config.clip), axis=0)  # [K]
     return config.kappa * jnp.sum(jnp.maximum(rise + context.violation, 0.0)) - gain
 
 

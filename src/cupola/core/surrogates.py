@@ -12,6 +12,11 @@ def clipped(ratio: jax.Array, advantage: jax.Array, epsilon: float) -> jax.Array
     return jnp.minimum(ratio * advantage, bound)
 
 
+def clipped_cost(ratio: jax.Array, advantage: jax.Array, epsilon: float) -> jax.Array:
+    """max(rho A, clip(rho) A), the bad side of a cost: [...]. It is -min(rho (-A), g(eps, -A))."""
+    return -clipped(ratio, -advantage, epsilon)
+
+
 def safe_sqrt(x: jax.Array, tiny: float = 1e-12) -> jax.Array:
     """sqrt(x + tiny): the slope stays finite at x = 0."""
     return jnp.sqrt(jnp.maximum(x, 0.0) + tiny)
