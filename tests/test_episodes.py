@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from cupola.episodes import Episodes, Estimates, Finished
 from cupola.types import Rollout
@@ -104,3 +105,38 @@ def test_a_window_averages_the_last_episodes():
         one = np.array([[cost]])
         estimates.absorb(Finished(np.ones(1), np.ones(1, int), one, one))
     np.testing.assert_allclose(estimates.cost_returns, [3.0])
+
+
+def costing(*costs: float) -> Finished:
+    column = np.array(costs)[:, None]
+    ones = np.ones(len(costs))
+    return Finished(ones, ones.astype(int), column, column)
+
+
+def test_the_error_of_an_estimate_is_that_of_a_mean():
+    """By hand: 1, 2, 6 have the sample variance 7. And scipy's for any numbers."""
+    estimates = Estimates((False,), GAMMA, window=0)
+    assert np.isnan(estimates.cost_errors).tolist() == [True]
+    estimates.absorb(costing(5.0))
+    assert np.isnan(estimates.cost_errors).tolist() == [True]
+    estimates.absorb(costing(1.0, 2.0, 6.0))
+    np.testing.assert_allclose(estimates.cost_errors, [np.sqrt(7 / 3)])
+    estimates.absorb(costing())  # no episode ended: the estimate stands, and so does its error
+    np.testing.assert_allclose(estimates.cost_errors, [np.sqrt(7 / 3)])
+    many = np.random.default_rng(0).exponential(3.0, 50)
+    estimates.absorb(costing(*many))
+    np.testing.assert_allclose(estimates.cost_errors, [stats.sem(many)])
+
+
+def test_the_error_is_that_of_the_episodes_in_the_window():
+    estimates = Estimates((False,), GAMMA, window=3)
+    for cost in (100.0, 1.0, 2.0, 6.0):
+        estimates.absorb(costing(cost))
+    np.testing.assert_allclose(estimates.cost_errors, [np.sqrt(7 / 3)])
+
+
+def test_a_restored_estimate_has_the_same_error():
+    first, second = (Estimates((False,), GAMMA, window=3) for _ in range(2))
+    first.absorb(costing(1.0, 2.0, 6.0))
+    second.restore(first.save())
+    assert second.cost_errors.tobytes() == first.cost_errors.tobytes()

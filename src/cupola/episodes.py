@@ -126,6 +126,14 @@ class Estimates:
         return mean_or_nan(self._costs)
 
     @property
+    def cost_errors(self) -> np.ndarray:
+        """Standard errors of `cost_returns`, [K]; NaN with fewer than two episodes."""
+        count, costs = self._costs.shape
+        if count < 2:
+            return np.full(costs, np.nan)
+        return self._costs.std(axis=0, ddof=1) / np.sqrt(count)
+
+    @property
     def horizons(self) -> np.ndarray:
         return mean_or_nan(self._horizons)
 

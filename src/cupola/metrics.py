@@ -14,7 +14,7 @@ from cupola.types import Problem
 def metrics_record(
     problem: Problem, finished: Finished, estimates: Estimates, update: dict[str, np.ndarray]
 ) -> Record:
-    """Episodes, costs beside their limits, and the metrics of the update.
+    """Episodes, costs with their sampling errors beside their limits, and the metrics of the update.
 
     A scalar of ``update`` is recorded under its name, an array [K] once for each cost.
     """
@@ -27,6 +27,7 @@ def metrics_record(
     undiscounted = mean_or_nan(finished.costs)
     for i, name in enumerate(problem.costs):
         record[f"cost/{name}"] = number(estimates.cost_returns[i])
+        record[f"cost_error/{name}"] = number(estimates.cost_errors[i])
         record[f"cost_undiscounted/{name}"] = number(undiscounted[i])
         record[f"limit/{name}"] = problem.limits[i]
     for key, value in update.items():
