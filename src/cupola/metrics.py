@@ -14,7 +14,7 @@ from cupola.types import Problem
 def metrics_record(
     problem: Problem, finished: Finished, estimates: Estimates, update: dict[str, np.ndarray]
 ) -> Record:
-    """Episodes, costs with their sampling errors beside their limits, and the metrics of the update.
+    """Episodes, costs with errors beside their limits, and the metrics of the update.
 
     A scalar of ``update`` is recorded under its name, an array [K] once for each cost.
     """

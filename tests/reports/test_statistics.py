@@ -87,16 +87,8 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     assert 0.88 <= hits / 100 <= 0.99
 
 
-def test_final_performance_is_the_last_tenth() -> None:
-    assert statistics.final(np.arange(1.0, 101.0)) == pytest.approx(95.5)
-    assert statistics.final(np.array([3.0, 7.0])) == 7.0
-    assert statistics.final(np.array([*range(18), 1.0, math.nan])) == 1.0
-    assert math.isnan(statistics.final(np.array([1.0, math.nan])))
-
-
-def test_violation_regret_and_first_feasible() -> None:
+def test_regret_and_first_feasible() -> None:
     costs, steps = np.array([math.nan, 5.0, 1.0, 4.0]), np.array([10, 20, 30, 40])
-    assert statistics.cumulative_violation(costs, 3.0) == 2.0 + 1.0
     assert statistics.regret(costs, 3.0) == 2.0 - 2.0 + 1.0
     assert statistics.first_feasible(steps, costs[None], np.array([3.0])) == 30
     other = np.array([0.0, 0.0, 9.0, 0.0])

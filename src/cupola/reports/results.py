@@ -11,9 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from cupola import steadiness
 from cupola.errors import CupolaError
 from cupola.reports import statistics
-from cupola.runs.directory import RunDirectory, reaching
+from cupola.runs.directory import RunDirectory, column, reaching
+from cupola.steadiness import Steadiness
 from cupola.sweeps.cells import text_of
 from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory, read_json
 
@@ -62,15 +64,23 @@ class RunResult:
         return self.state == "finished" and self.iterations > 0
 
     def final(self, key: str) -> float:
-        return statistics.final(self.curves[key]) if key in self.curves else math.nan
+        return steadiness.final(self.curves[key]) if key in self.curves else math.nan
 
     @cached_property
     def feasible(self) -> bool:
         """Whether all final costs are within their limits."""
         return all(self.final(f"cost/{name}") <= limit for name, limit in self.limits.items())
 
+    def steadiness(self, cost: str) -> Steadiness:
+        """How the limit of a cost is held; runs of earlier versions have no sampling errors."""
+        unknown = np.full(self.iterations, math.nan)
+        costs, errors = (
+            self.curves.get(f"{kind}/{cost}", unknown) for kind in ("cost", "cost_error")
+        )
+        return steadiness.measure(costs, errors, self.limits[cost])
+
     def violation(self, cost: str) -> float:
-        return statistics.cumulative_violation(self.curves[f"cost/{cost}"], self.limits[cost])
+        return self.steadiness(cost).violation
 
     def regret(self, cost: str) -> float:
         return statistics.regret(self.curves[f"cost/{cost}"], self.limits[cost])
@@ -215,8 +225,3 @@ def read_run(path: Path) -> dict[str, Any]:
         "curves": curves,
         "seconds": np.array(seconds, float).reshape(len(seconds), 2),
     }
-
-
-def column(records: list[dict[str, Any]], key: str) -> np.ndarray:
-    values = (record.get(key) for record in records)
-    return np.array([math.nan if value is None else float(value) for value in values])

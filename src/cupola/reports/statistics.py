@@ -2,11 +2,11 @@
 
 Definitions, for a run with cost returns J_k and limits b over iterations k = 1..n:
 
-- final performance: mean over the last tenth of the iterations;
+- final performance: mean over the last tenth of the iterations (`cupola.steadiness`, which also
+  defines when a limit is held steadily, and the cumulative violation);
 - interquartile mean: the mean of the middle half, of all seeds (and tasks) together;
 - interval: 95 %, percentile bootstrap over seeds, each task's seeds resampled among themselves;
-- cumulative violation: sum_k max(0, J_k - b); regret in cost: sum_k (J_k - b), in which safe
-  iterations offset unsafe ones;
+- regret in cost: sum_k (J_k - b), in which safe iterations offset unsafe ones;
 - first feasible: environment steps up to the first iteration in which all costs are within limits.
 """
 
@@ -71,18 +71,6 @@ def bootstrap(
     tail = (1 - CONFIDENCE) / 2
     low, high = np.quantile(statistic(resampled), [tail, 1 - tail])
     return float(low), float(high)
-
-
-def final(values: np.ndarray) -> float:
-    """Mean of the last tenth of a curve [T], at least one point; NaN where nothing is known."""
-    last = values[-max(1, len(values) // 10) :]
-    known = last[np.isfinite(last)]
-    return float(known.mean()) if len(known) else math.nan
-
-
-def cumulative_violation(costs: np.ndarray, limit: float) -> float:
-    """sum_k max(0, J_k - b) over a curve [T]; iterations before the first episode do not count."""
-    return float(np.nansum(np.maximum(costs - limit, 0.0)))
 
 
 def regret(costs: np.ndarray, limit: float) -> float:

@@ -11,6 +11,7 @@ The sinks (`cupola.runs.sinks`) add files of their own.
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 import warnings
@@ -18,6 +19,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from cupola.errors import CupolaError, in_words
 from cupola.runs import checkpoints
@@ -182,6 +185,12 @@ class RunDirectory:
             # Unbuffered: a line is in the file or the write fails, and closing cannot fail.
             self._files[path] = path.open("ab", buffering=0)
         checkpoints.append(self._files[path], (json.dumps(record) + "\n").encode())
+
+
+def column(records: list[Record], key: str) -> np.ndarray:
+    """One key of all lines, [T]; NaN where it is null or missing."""
+    values = (record.get(key) for record in records)
+    return np.array([math.nan if value is None else float(value) for value in values])
 
 
 def reaching(path: Path) -> AbstractContextManager[None]:
