@@ -6,10 +6,12 @@ import math
 import time
 from typing import TYPE_CHECKING, Generic, Self, TypeVar
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
+
+from cupola.steadiness import Steadiness, measure, tenth, verdict
 
 if TYPE_CHECKING:  # numbers can be shown without waiting for JAX
     from cupola.runs.directory import Record
@@ -107,9 +109,24 @@ def cost_names(metrics: Record) -> list[str]:
 
 
 def number(value: float | None) -> str:
-    if value is None:
+    """With one decimal: digits stand still while it changes."""
+    if value is None or math.isnan(value):
         return "-"
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+
+
+def three_digits(value: float) -> str:
+    """With about three digits, however small it is."""
+    if math.isnan(value):
+        return "-"
+    size = abs(value)
+    if size >= 1000:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if size >= 100 else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    return "-" if math.isnan(share) else f"{100 * share:.0f} %"
 
 
 def clock(seconds: float) -> str:
@@ -117,28 +134,46 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def summary(metrics: list[Record], timings: list[Record], finished: bool) -> Table:
-    """First and last tenth of a run side by side."""
-    tenth = max(1, len(metrics) // 10)
-    first, last = metrics[:tenth], metrics[-tenth:]
+def summary(metrics: list[Record], timings: list[Record], finished: bool) -> Group:
+    """First and last tenth of a run side by side, and how steadily its limits are held."""
+    from cupola.runs.directory import column
+
+    size = tenth(len(metrics))
+    first, last = metrics[:size], metrics[-size:]
     iterations = f"{len(metrics)} iterations" if finished else f"{len(metrics)} iterations so far"
     table = Table(title=f"{iterations}, {metrics[-1]['steps']:,} steps")
-    for column in ("", "first tenth", "last tenth", "limit", ""):
-        table.add_column(column, justify="left" if column == "" else "right")
+    table.add_column("", overflow="fold")
+    for heading in ("first tenth", "last tenth", "limit", ""):
+        table.add_column(heading, justify="left" if heading == "" else "right")
     rows = [("return", "return"), ("episode length", "length")]
     for label, key in rows:
         table.add_row(label, number(mean(first, key)), number(mean(last, key)), "", "")
+    limits: dict[str, Steadiness] = {}
     for name in cost_names(metrics[-1]):
-        now, limit = mean(last, f"cost/{name}"), metrics[-1][f"limit/{name}"]
-        verdict = "" if now is None else "held" if now <= limit else "exceeded"
-        first_cost = number(mean(first, f"cost/{name}"))
-        table.add_row(f"cost {name}", first_cost, number(now), number(limit), verdict)
+        costs, errors = (column(metrics, f"{kind}/{name}") for kind in ("cost", "cost_error"))
+        limits[name] = held = measure(costs, errors, metrics[-1][f"limit/{name}"])
+        numbers = (mean(first, f"cost/{name}"), held.mean, held.limit)
+        table.add_row(f"cost {name}", *map(number, numbers), verdict(held))
         nu = f"nu/{name}"
         if nu in metrics[-1]:
             table.add_row(f"nu {name}", f"{mean(first, nu):.3f}", f"{mean(last, nu):.3f}", "", "")
     speeds = sorted(record["steps_per_second"] for record in timings)
     if speeds:
         table.add_row("steps/s (median)", "", number(speeds[len(speeds) // 2]), "", "")
+    return Group(table, steadiness_table(limits)) if limits else Group(table)
+
+
+def steadiness_table(limits: dict[str, Steadiness]) -> Table:
+    """One line for each cost; `cupola.steadiness` has the definitions."""
+    table = Table(title="steadiness over the last tenth; violation of the whole run")
+    table.add_column("cost", overflow="fold")
+    for heading in ("deviation", "sampling error", "above 1.1 limit", "violation"):
+        table.add_column(heading, justify="right")
+    for name, held in limits.items():
+        deviation, error, violation = map(
+            three_digits, (held.deviation, held.error, held.violation)
+        )
+        table.add_row(name, deviation, error, percent(held.share_above), violation)
     return table
 
 

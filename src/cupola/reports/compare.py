@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from cupola.display import number
+from cupola.display import number, three_digits
 from cupola.errors import CupolaError
 from cupola.reports.panels import thin
 from cupola.reports.results import RunResult, load_runs
@@ -29,35 +29,35 @@ def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
         if not run.curves:
             raise CupolaError(f"{run.name} has no iteration yet: continue it with 'cupola resume'.")
     names = short_names(paths)
-    table = Table(title="last tenth of each run; curves of one task share a scale")
+    table = Table(
+        title="last tenth of each run; costs with their standard deviation over iterations;"
+        " curves of one task share a scale"
+    )
     table.add_column("run", overflow="fold")
     for column in ("iterations", "return", "cost (limit)", "steps/s"):
         table.add_column(column, overflow="fold")
-    bars = BARS if utf8 else PLAIN_BARS
+    bars, pm = (BARS, "±") if utf8 else (PLAIN_BARS, "+-")
     for name, run in zip(names, runs, strict=True):
         same_task = [other for other in runs if other.task == run.task]
         costs = []
         for cost, limit in run.limits.items():
-            final = run.final(f"cost/{cost}")
-            sign = "<=" if final <= limit else ">" if final > limit else "?"
+            held = run.steadiness(cost)
+            sign = "<=" if held.mean <= limit else ">" if held.mean > limit else "?"
             called = f"{cost} " if len(run.limits) > 1 else ""
-            costs.append(f"{called}{shown(final)} {sign} {number(limit)}")
+            around = "" if math.isnan(held.deviation) else f" {pm} {three_digits(held.deviation)}"
+            costs.append(f"{called}{number(held.mean)}{around} {sign} {number(limit)}")
             costs.append(curve_shape(run, same_task, f"cost/{cost}", bars))
         done, asked = run.iterations, run.config.get("iterations", 0)
         speed = run.steps_per_second
         table.add_row(
             f"{name}\n{run.config['algo']} {run.task}",
             f"{done}" if done == asked else f"{done}/{asked}",
-            f"{shown(run.final('return'))}\n{curve_shape(run, same_task, 'return', bars)}",
+            f"{number(run.final('return'))}\n{curve_shape(run, same_task, 'return', bars)}",
             "\n".join(costs),
             "-" if math.isnan(speed) else f"{speed:,.0f}",
         )
     different = differing_settings(names, runs)
     return [table, different] if different else [table]
-
-
-def shown(value: float) -> str:
-    return "-" if math.isnan(value) else number(value)
 
 
 def short_names(paths: Sequence[Path]) -> list[str]:

@@ -9,6 +9,7 @@ import math
 import re
 from typing import NamedTuple
 
+from cupola.display import three_digits
 from cupola.reports.statistics import Estimate
 
 Value = str | float | int | Estimate
@@ -34,15 +35,8 @@ MARK = "\N{DAGGER}"
 
 
 def format_number(value: float) -> str:
-    """A number with about three digits."""
-    if math.isnan(value):
-        return "-"
-    if math.isinf(value):
-        return "never"
-    size = abs(value)
-    if size >= 1000:
-        return f"{value:,.0f}"
-    return f"{value:.1f}" if size >= 100 else f"{value:.3g}"
+    """A number with about three digits; an infinite one is a number of steps."""
+    return "never" if math.isinf(value) else three_digits(value)
 
 
 def format_entry(entry: Entry) -> str:
