@@ -96,6 +96,7 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
                 for name, limit in config.limits.items():
                     cost = limit * (0.4 + 0.2 * (number % 5)) + rng.normal(0, 1)
                     record |= {f"cost/{name}": None if i == 0 else cost, f"limit/{name}": limit}
+                    record |= {f"cost_error/{name}": None if i < 2 else 0.5 + 0.1 * (i % 3)}
                     record |= {f"nu/{name}": 0.1 * rng.random(), "value_loss": rng.random()}
                 metrics.write(json.dumps(record) + "\n")
                 times = {"iteration": i + 1, "rollout_seconds": 0.4, "update_seconds": 0.1}

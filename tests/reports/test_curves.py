@@ -58,7 +58,7 @@ def test_a_report_from_the_file_is_that_from_the_directory(
     first, file = sweep / "report", sweep / "report" / "curves.csv.gz"
     main(["report", str(file), "--out", str(tmp_path / "again" / "page.html")])
     again = tmp_path / "again" / "page"
-    for name in ("summary", "performance", "safety", "aggregate"):
+    for name in ("summary", "performance", "steadiness", "safety", "aggregate"):
         for suffix in ("csv", "md", "tex"):
             table = Path("tables", f"{name}.{suffix}")
             assert (again / table).read_bytes() == (first / table).read_bytes()
@@ -101,12 +101,31 @@ def test_the_columns(sweep: Path) -> None:
     header, first, *_ = text.splitlines()
     assert header == (
         "algorithm,limit,preset,task,seed,iteration,steps,episodes,length,return,"
-        "cost/speed,limit/speed,nu/speed,cost/effort,limit/effort,nu/effort,state"
+        "cost/speed,cost_error/speed,limit/speed,nu/speed,"
+        "cost/effort,cost_error/effort,limit/effort,nu/effort,state"
     )
-    start = "ppo_lag,20,paper,HopperSpeed,0,1,5000,5,1000,,,20,0."
+    start = "ppo_lag,20,paper,HopperSpeed,0,1,5000,5,1000,,,,20,0."
     assert first.startswith(start)
-    assert first.endswith(",,,,interrupted")
+    assert first.endswith(",,,,,interrupted")
     assert '"cup, wide",30.5,paper,HopperSpeed,1,12,60000,' in text
+
+
+def test_a_file_of_an_earlier_version_has_no_sampling_errors() -> None:
+    """It is read as it is; a file with the column has them in every table of steadiness."""
+    row = "cup,T,0,{},5000,5,1000,3.5,9.5,10,0.1,finished\n"
+    old = [HEAD, *(row.format(i) for i in range(1, 31))]
+    [run] = curves.decode(old)
+    assert "cost_error/c" not in run.curves
+    held = run.steadiness("c")
+    assert (held.mean, held.deviation, held.violation) == (9.5, 0.0, 0.0)
+    assert math.isnan(held.error)
+    [known] = curves.decode(
+        line.replace("cost/c,", "cost/c,cost_error/c,").replace(",9.5,", ",9.5,0.5,")
+        for line in old
+    )
+    assert known.steadiness("c") == held._replace(error=0.5)
+    [again] = curves.decode(unpacked([run]))  # an empty column is no column
+    assert again.curves.keys() == run.curves.keys()
 
 
 def test_equal_runs_stay_apart() -> None:
@@ -153,6 +172,7 @@ MISTAKES = {
     "no cost": (HEAD.replace("cost/c,", ""), "needs a column 'cost/c'"),
     "a column twice": (HEAD.replace("nu/c", "steps"), "name every column once"),
     "another first": ("x," + HEAD, "'algorithm' first"),
+    "no cost of an error": (HEAD.replace("nu/c", "cost_error/d"), "needs a column 'cost/d'"),
     "unknown column": (HEAD.replace("nu/c", "mu/c"), "unknown column 'mu/c'"),
     "cut short": (HEAD + ROW + "cup,T,0,2,10", "line 3: there are 5 cells, not 12"),
     "word": (HEAD + ROW.replace("3.5", "high"), "line 2: return must be a number or empty"),
@@ -207,7 +227,9 @@ def test_no_text_makes_it_crash(lines: list[str]) -> None:
 def test_committed_tables_are_those_of_the_committed_curves(file: Path) -> None:
     """And the runs are cells of the experiment file, with its limits."""
     results = curves.read(file)
-    for table in (tables.summary(results), tables.performance(results), tables.runs(results)):
+    found = {table.key: table for table in tables.all_tables(results)}
+    for key in ("summary", "performance", "steadiness", "runs"):
+        table = found[key]
         assert (file.parent / f"{table.key}.md").read_text() == formats.to_markdown(table)
     for task in results.tasks:
         assert (file.parent / f"curves-{task}.png").is_file()

@@ -1,20 +1,24 @@
 """The report: numbers against independent ones, size and speed, and a real browser."""
 
 import csv
+import io
 import json
 import math
 import re
+import statistics
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from cupola.cli import main
-from cupola.reports import formats, panels, tables
-from cupola.reports.compare import sparkline
+from cupola.reports import formats, panels, steadiness_table, tables
+from cupola.reports.compare import comparison, sparkline
 from cupola.reports.formats import Entry, Table, format_number
 from cupola.reports.results import Results, RunResult, load
 from cupola.reports.statistics import Estimate
@@ -79,7 +83,18 @@ def test_tables_hold_what_the_runs_hold(reported: Path) -> None:
         assert float(row["P(cost <= limit)"]) == pytest.approx(
             np.mean(np.array(costs) <= float(limit))
         )
-    assert len(read_csv(folder / "runs.csv")) == 3 * 2 * 2 * 3
+    rows = read_csv(folder / "runs.csv")
+    assert len(rows) == 3 * 2 * 2 * 3
+    for row in rows:
+        lines = (small / row["run"] / "metrics.jsonl").read_text().splitlines()
+        last = [json.loads(line) for line in lines[-4:]]
+        costs, errors = (
+            [line[f"{kind}/speed"] for line in last] for kind in ("cost", "cost_error")
+        )
+        assert float(row["speed, deviation"]) == pytest.approx(statistics.stdev(costs))
+        rms = math.sqrt(sum(error**2 for error in errors) / 4)
+        assert float(row["speed, sampling error"]) == pytest.approx(rms)
+    assert len(read_csv(folder / "steadiness.csv")) == 2 * 3 * 2 * 2
     found = {path.name for path in (small / "report" / "figures").iterdir()}
     names = ("curves-HopperSpeed", "curves-SwimmerSpeed", "return-cost", "sensitivity-limit")
     assert found == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
@@ -97,12 +112,67 @@ def test_bold_is_the_best_that_is_feasible() -> None:
     runs += [run_of("worse", s, 4.0, 1.0) for s in range(3)]
     runs += [run_of("unsafe", s, 9.0, 10.0 + s) for s in range(3)]
     table = tables.summary(Results("x", runs))
-    returns, costs = (row[2:] for row in table.rows)
+    returns, costs, deviations, held = (row[2:] for row in table.rows)
+    assert [formats.format_entry(entry) for entry in held] == ["0 of 3"] * 3  # one iteration each
+    assert [formats.format_entry(entry) for entry in deviations] == ["-"] * 3
     assert [entry.bold for entry in returns] == [True, False, False]
     assert [entry.infeasible for entry in returns] == [False, False, True]
     assert [entry.infeasible for entry in costs] == [False, False, True]
     assert formats.format_entry(costs[0]) == "10 [9, 11]"
     assert formats.format_entry(costs[2]) == "11† [10, 12]"
+
+
+def swinging(label: str, seed: int, mean: float, height: float, error: float) -> RunResult:
+    """Forty iterations, the limit 10: the last four are mean + height and mean - height in turn."""
+    run = run_of(label, seed, 1.0, 0.0)
+    costs = mean + height * np.tile([1.0, -1.0], 20)
+    curves = {"steps": np.arange(1.0, 41.0), "return": np.ones(40), "cost/c": costs}
+    curves["cost_error/c"] = np.full(40, error)
+    return replace(run, curves=curves)
+
+
+def test_steadiness_by_hand() -> None:
+    """Four costs m + h, m - h, ... have the standard deviation h sqrt(4/3)."""
+    root = math.sqrt(4 / 3)
+    runs = [swinging("cup", 0, 10.0, 0.5, 0.1), swinging("cup", 1, 8.0, 3.5, 0.3)]
+    runs += [swinging("ppo", 0, 12.0, 0.0, math.nan)]
+    table = steadiness_table.steadiness(Results("x", runs))
+    assert [row[i].value for row in table.rows for i in (1, 2, 5)] == [
+        *("cup", 2, "mean", "cup", 2, "worst", "ppo", 1, "mean", "ppo", 1, "worst")
+    ]
+    average, worst, exceeded, _ = ([entry.value for entry in row[6:]] for row in table.rows)
+    violation = (20 * 0.5, 20 * 1.5)  # half of the forty are above
+    numbers = (9.0, 2 * root, 0.2, 0.25, np.mean(violation))
+    assert average == [*map(pytest.approx, numbers), "1 of 2 held"]
+    numbers = (10.0, 3.5 * root, 0.3, 0.5, violation[1])
+    assert worst == [*map(pytest.approx, numbers), "held on average"]
+    assert exceeded[0] == 12.0
+    assert math.isnan(exceeded[2])
+    assert exceeded[3:] == [1.0, 80.0, "0 of 1 held"]
+    assert [row[6].infeasible for row in table.rows] == [False, False, True, True]
+    assert (
+        formats.to_csv(table).splitlines()[-1] == "T,ppo,1,c,10.0,worst,12.0,0.0,,1.0,80.0,exceeded"
+    )
+    summary = tables.summary(Results("x", runs))
+    assert [entry.value for entry in summary.rows[3]] == ["", "c, held", "1 of 2", "0 of 1"]
+    assert summary.rows[2][2].value.value == pytest.approx(2 * root)
+
+
+def test_every_run_says_how_steady_it_is() -> None:
+    unstarted = RunResult("new", "cup", "T", 2, {}, "waiting", "", limits={"c": 10.0})
+    free = RunResult("free", "ppo", "T", 0, {}, "finished", "", curves=run_of("", 0, 1, 1).curves)
+    runs = [swinging("cup", 1, 8.0, 3.5, 0.3), swinging("old", 0, 8.0, 0.0, math.nan)]
+    table = tables.runs(Results("x", [*runs, unstarted, free]))
+    names = ("c", "c, limit", "c, deviation", "c, sampling error", "c, share above 1.1 limit")
+    names += ("c, verdict", "c, violation")
+    columns = [table.columns.index(name) for name in names]
+    found = [[row[i].value for i in columns] for row in table.rows]
+    deviation = pytest.approx(3.5 * math.sqrt(4 / 3))
+    assert found[0][:3] == [pytest.approx(8.0), 10.0, deviation]
+    assert found[0][3:] == [pytest.approx(0.3), 0.5, "held on average", pytest.approx(30.0)]
+    assert found[1] == [8.0, 10.0, 0.0, "-", 0.0, "held", 0.0]
+    assert found[2] == ["-"] * 7
+    assert found[3] == ["-"] * 7
 
 
 def test_formats() -> None:
@@ -173,6 +243,21 @@ def test_any_runs_make_a_report(small: Path, capsys) -> None:
     assert "ppo_lag" in said
     assert "█" in said
     assert "nu_max" in said
+
+
+def test_compare_shows_deviations(small: Path) -> None:
+    paths = [small / f"{algo}-SwimmerSpeed-limit=20-0" for algo in ("cup", "ppo_lag")]
+    old = (paths[1] / "metrics.jsonl").read_text()
+    (paths[1] / "metrics.jsonl").write_text(re.sub(r'"cost_error/speed": [^,]*, ', "", old))
+    for utf8, pm in ((True, "±"), (False, "+-")):
+        out = io.StringIO()
+        Console(file=out, width=100).print(comparison(paths, utf8)[0])
+        for path in paths:
+            lines = (path / "metrics.jsonl").read_text().splitlines()[-4:]
+            costs = [json.loads(line)["cost/speed"] for line in lines]
+            mean, deviation = statistics.mean(costs), statistics.stdev(costs)
+            sign = "<=" if mean <= 20 else ">"
+            assert f"{mean:.1f} {pm} {deviation:.3g} {sign} 20.0" in out.getvalue()
 
 
 def test_sparklines_and_thinning() -> None:

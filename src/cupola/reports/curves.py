@@ -1,12 +1,14 @@
 """All curves of a sweep, or of any runs, in one file: a compressed CSV, one row per iteration.
 
     algorithm, FIELD ..., task, seed, iteration, steps, episodes, length, return,
-    cost/NAME, limit/NAME, nu/NAME, ..., state
+    cost/NAME, cost_error/NAME, limit/NAME, nu/NAME, ..., state
 
-A FIELD is a setting that varies between the runs; nu/NAME is the Lagrange multiplier of a cost. A
-cell is empty where a value is not known. Numbers have all their digits, so a report from this file
-has the same tables and curves as one from the run directories. The rows of a run stand together,
-from iteration 1 on; a run without iterations has one row, in which the iteration is empty.
+A FIELD is a setting that varies between the runs; cost_error/NAME is the standard error of the
+estimate cost/NAME, nu/NAME the Lagrange multiplier of a cost. Files of earlier versions have no
+cost_error/NAME. A cell is empty where a value is not known. Numbers have all their digits, so a
+report from this file has the same tables and curves as one from the run directories. The rows of a
+run stand together, from iteration 1 on; a run without iterations has one row, in which the
+iteration is empty.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ from cupola.sweeps.directory import State
 
 FILE_NAME = "curves.csv.gz"
 SCALARS = ("iteration", "steps", "episodes", "length", "return")
-PER_COST = ("cost/", "limit/", "nu/")
+PER_COST = ("cost/", "cost_error/", "limit/", "nu/")
+IF_KNOWN = ("cost_error/", "nu/")
 FIXED = ("algorithm", "task", "seed", *SCALARS, "state")
 
 
@@ -220,11 +223,11 @@ def make_run(block: Block, header: Header) -> RunResult:
     if not math.isnan(rows[0]["iteration"]):
         wanted = [n for n in header.numbers if n in SCALARS or n.partition("/")[2] in limits]
         curves = {name: np.array([row[name] for row in rows]) for name in wanted}
-        # An algorithm may have no Lagrange multipliers.
+        # An algorithm may have no Lagrange multipliers, a run of an earlier version no errors.
         curves = {
             name: values
             for name, values in curves.items()
-            if not name.startswith("nu/") or np.isfinite(values).any()
+            if not name.startswith(IF_KNOWN) or np.isfinite(values).any()
         }
     name = cell_name(label, task, point, seed)
     return RunResult(

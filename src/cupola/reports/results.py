@@ -132,6 +132,14 @@ class Results:
         """The runs, one per seed, of a series on a task."""
         return [run for run in self.runs if (run.task, run.series) == (task, series)]
 
+    def groups(self) -> Iterable[tuple[str, str, list[RunResult], list[RunResult]]]:
+        """Task, series, all their runs and the finished ones, for every pair that occurs."""
+        for task in self.tasks:
+            for series in self.series:
+                runs = self.group(task, series)
+                if runs:
+                    yield task, series, runs, [run for run in runs if run.finished]
+
     def costs_of(self, task: str) -> list[str]:
         names = (name for run in self.runs if run.task == task for name in run.costs)
         return list(dict.fromkeys(names))

@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 
-from cupola.reports import statistics
+from cupola.reports import statistics, steadiness_table
 from cupola.reports.formats import MARK, Entry, Table, Value, format_number
 from cupola.reports.results import Results, RunResult
 from cupola.reports.statistics import Estimate, estimate
+from cupola.steadiness import Steadiness, verdict
 
 
 def all_tables(results: Results) -> list[Table]:
     return [
         summary(results),
         performance(results),
+        steadiness_table.steadiness(results),
         safety(results),
         evaluation(results),
         aggregate(results),
         timings(results),
         runs(results),
     ]
-
-
-def groups(results: Results) -> Iterable[tuple[str, str, list[RunResult], list[RunResult]]]:
-    """Task, series, all their runs and the finished ones, for every pair that occurs."""
-    for task in results.tasks:
-        for series in results.series:
-            runs = results.group(task, series)
-            if runs:
-                yield task, series, runs, [run for run in runs if run.finished]
 
 
 def mean(values: list[float]) -> Estimate:
@@ -74,13 +66,24 @@ def summary(results: Results) -> Table:
                 value = mean([run.final(f"cost/{cost}") for run in mine])
                 above = bool(mine) and value.value > mine[0].limits[cost]
                 line.append(Entry(value if mine else "-", infeasible=above))
-            rows.append(line)
+            rows += [line, *summary_of_steadiness(cost, list(finished.values()))]
     note = (
         "Means over seeds of the last tenth of the iterations, with 95 % bootstrap intervals."
         " Bold: the highest return among those whose mean costs are within all limits."
-        f" {MARK} above a limit."
+        f" {MARK} above a limit. Deviation: the standard deviation of the cost over these"
+        " iterations. Held: seeds that hold the limit steadily (see Steadiness)."
     )
     return Table("summary", "Return and cost", ["task", "", *results.series], rows, note)
+
+
+def summary_of_steadiness(cost: str, groups: list[list[RunResult]]) -> list[list[Entry]]:
+    """Deviation over iterations, and how many seeds hold the limit; a group for each column."""
+    deviations, held = ([Entry(""), Entry(f"{cost}, {what}")] for what in ("deviation", "held"))
+    for runs in groups:
+        found = [run.steadiness(cost) for run in runs if cost in run.limits]
+        deviations.append(Entry(mean([s.deviation for s in found]) if found else "-"))
+        held.append(Entry(steadiness_table.seeds_that_hold(found) if found else "-"))
+    return [deviations, held]
 
 
 def is_feasible(runs: list[RunResult]) -> bool:
@@ -98,7 +101,7 @@ def performance(results: Results) -> Table:
         *("highest cost", "its seed"),
     ]
     rows = []
-    for task, series, all_runs, runs in groups(results):
+    for task, series, all_runs, runs in results.groups():
         seeds = str(len(runs)) if len(runs) == len(all_runs) else f"{len(runs)} of {len(all_runs)}"
         if not runs:
             rows.append([Entry(task), Entry(series), Entry(seeds), *[Entry("-")] * 11])
@@ -141,7 +144,7 @@ def safety(results: Results) -> Table:
         *("steps to first feasible", "seeds that got there"),
     ]
     rows = []
-    for task, series, _, runs in groups(results):
+    for task, series, _, runs in results.groups():
         for cost in runs[0].costs if runs else []:
             first = [run.first_feasible for run in runs]
             there = sum(math.isfinite(steps) for steps in first)
@@ -171,7 +174,7 @@ def evaluation(results: Results) -> Table:
         *("cost, sampled", "return, deterministic", "cost, deterministic"),
     ]
     rows = []
-    for task, series, _, finished in groups(results):
+    for task, series, _, finished in results.groups():
         runs = [run for run in finished if run.result]
         for cost in runs[0].costs if runs else []:
             limit = runs[0].limits[cost]
@@ -244,7 +247,7 @@ def timings(results: Results) -> Table:
         "minutes per run",
     ]
     rows = []
-    for task, series, _, runs in groups(results):
+    for task, series, _, runs in results.groups():
         timed = [run for run in runs if len(run.seconds)]
         if not timed:
             continue
@@ -273,9 +276,14 @@ def runs(results: Results) -> Table:
         if name not in IF_KNOWN or any(line[name] not in ("", "-") for line in lines)
     ]
     rows = [[Entry(line[name]) for name in columns] for line in lines]
-    note = "The last tenth of what there is, also of runs that are not finished."
+    note = (
+        "The last tenth of what there is, also of runs that are not finished; violation and regret"
+        " over all of it."
+    )
     return Table("runs", "Runs", columns, rows, note)
 
+
+UNKNOWN = Steadiness(*[math.nan] * 6)
 
 IF_KNOWN = ("return, sampled", "return, deterministic", "steps/s", "reason")
 """Columns that are left out where no run has them: a file of curves does not hold them."""
@@ -287,11 +295,16 @@ def run_values(run: RunResult, costs: list[str]) -> dict[str, Value]:
     values |= {"seed": run.seed, "state": run.state, "iterations": run.iterations}
     values |= {"return": run.final("return"), "episode length": run.final("length")}
     for cost in costs:
-        known = run.iterations > 0 and cost in run.limits
-        values[cost] = run.final(f"cost/{cost}")
-        values[f"{cost}, limit"] = run.limits[cost] if known else math.nan
-        values[f"{cost}, violation"] = run.violation(cost) if known else math.nan
-        values[f"{cost}, regret"] = run.regret(cost) if known else math.nan
+        there = run.iterations > 0 and cost in run.limits
+        held = run.steadiness(cost) if there else UNKNOWN
+        values[cost] = held.mean
+        values[f"{cost}, limit"] = held.limit
+        values[f"{cost}, deviation"] = held.deviation
+        values[f"{cost}, sampling error"] = held.error
+        values[f"{cost}, share above 1.1 limit"] = held.share_above
+        values[f"{cost}, verdict"] = verdict(held)
+        values[f"{cost}, violation"] = held.violation
+        values[f"{cost}, regret"] = run.regret(cost) if there else math.nan
     values |= {"steps to first feasible": run.first_feasible}
     values |= {"return, sampled": run.evaluated("sampled")}
     values |= {"return, deterministic": run.evaluated("deterministic")}
