@@ -17,9 +17,10 @@ A limit is held steadily where
 - the deviation is at most 8 % of the limit, or at most 1.5 times the sampling error, and
 - at most 5 % of the iterations are above 1.1 b.
 
-The verdict is then `held`. Where only the mean cost is low enough it is `held on average`, and
-`exceeded` where it is not. One iteration has no deviation, so it does not make a limit steady.
-Without sampling errors (runs of earlier versions have none) 8 % of the limit decides.
+The verdict is then `held`. Where the mean cost is low enough but not all of this is true, it is
+`held on average`; where the mean cost is too high, `exceeded`. One iteration has no deviation, so
+it does not make a limit steady. Without sampling errors (runs of earlier versions have none) 8 % of
+the limit decides.
 """
 
 from __future__ import annotations

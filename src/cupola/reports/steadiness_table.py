@@ -47,8 +47,8 @@ def steadiness(results: Results) -> Table:
         f" {100 * DEVIATION:g} % of the limit or {DEVIATION_ERRORS:g} times the sampling error"
         " (where that is known), and at most"
         f" {100 * SHARE_ABOVE:g} % of the iterations are above {1 + FAR_ABOVE:g} times the limit."
-        " Held on average: only the mean cost is. Worst: the highest of each number over the"
-        f" seeds, and their worst verdict. {MARK} above the limit."
+        " Held on average: the mean cost is low enough, but not all of this is true. Worst: the"
+        f" highest of each number over the seeds, and their worst verdict. {MARK} above the limit."
     )
     return Table("steadiness", "Steadiness", columns, rows, note)
 
