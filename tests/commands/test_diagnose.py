@@ -23,7 +23,10 @@ def test_a_bad_command_is_one_sentence(complaint, line, expected):
 IMPOSSIBLE = [
     ("--batches 1", "batches must be at least 2, not 1"),
     ("--episodes 1", "episodes must be at least 2, not 1"),
-    ("--progress 1", "progress must lie in [0, 1), not 1"),
+    ("--change lam", "--change takes FIELD=value, for example lam=0.8, not 'lam'"),
+    ("--change lamb=1", "unknown field 'lamb': did you mean 'lam'?"),
+    ("--change lr-decay=never", "lr_decay must be one of all, policy, none, not 'never'"),
+    ("--change minibatch_size=0.5", "minibatch_size must be a whole number"),
     ("--seed -1", "seed must not be negative"),
     ("--batches many", "batches"),
 ]
@@ -50,12 +53,14 @@ def rows(out: str) -> dict[str, list[str]]:
 
 
 def test_diagnose_prints_writes_and_draws_the_same(command, trained, tmp_path):
-    line = ("diagnose", trained.path, "--batches", "2", "--episodes", "4")
+    line = ("diagnose", trained.path, "--batches", "2", "--episodes", "4", "--change", "lam=0.9")
     files = ("--out", tmp_path / "found.json", "--figure", tmp_path / "found.png")
     status, out, err = command(*line, *files)
     assert (status, err) == (0, "")
     assert (tmp_path / "found.png").read_bytes().startswith(b"\x89PNG")
     found = json.loads((tmp_path / "found.json").read_text())
+    assert found["settings"] == {"lam": 0.9}
+    assert "cup on HopperSpeed, iteration 6, lam=0.9" in out
     table = rows(out)
     assert table[""] == ["return", "cost speed"]
     assert table["limit"] == ["", "5"]

@@ -141,8 +141,8 @@ def test_multipliers():
 def test_everything_together_in_order():
     level, value = Level("return", Estimate(1.0, 0.1), None), Estimate(0.1, 0.01)
     found = Diagnosis(
-        run="run", algo="cup", task="X", iteration=1, batch_size=10, batches=2, apart=1,
-        updates=2, episodes=2, progress=0.95,
+        run="run", algo="cup", task="X", iteration=1, settings={}, batch_size=10, batches=2,
+        apart=1, updates=2, episodes=2, progress=0.95,
         levels=(level, Level("c", Estimate(3.0, 0.1), 4.0)),
         critics=(Explained("return", 0.1, 0.9, 0.8), Explained("c", 0.1, 0.9, 0.8)),
         gradients=(Gradient("return", cosine(0.5), cosine(0.5), None),),

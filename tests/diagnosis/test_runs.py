@@ -111,7 +111,7 @@ class TestProbe:
 def test_the_kl_as_it_goes_ends_where_the_update_says(tmp_path, algo):
     """And begins where an update of one epoch ends; also where there is no bound (PPO)."""
     run = cupola.train(algo, "ProbeQuadratic", limits=0.05, out=tmp_path / "run", **small(algo))
-    subject = Subject(run.path, progress=0.0)
+    subject = Subject(run.path, settings={"lr_decay": "none"})
     drawn = draw(subject, 2, silent)
     updates = update_each(subject, drawn, [0], silent)
     traces = kl_traces(subject, 0, drawn.batches[0], updates.metrics)
@@ -121,7 +121,7 @@ def test_the_kl_as_it_goes_ends_where_the_update_says(tmp_path, algo):
         assert trace.kl[-1] == pytest.approx(float(updates.metrics[name]), rel=1e-5)
         assert trace.delta == (delta if delta < math.inf else None)
         assert len(trace.kl) == 3
-    once = dataclasses.replace(run.config.algorithm, epochs=1)
+    once = dataclasses.replace(subject.config, epochs=1)
     algorithm = algos.load_algorithm(algo).make(once, subject.problem)
     update = algorithm.update(subject.learner, drawn.batches[0], subject.key(1, 0), 1)
     assert traces[0].kl[0] == pytest.approx(float(update.metrics[names[0]]), rel=1e-5)
@@ -154,15 +154,23 @@ def test_the_newest_checkpoint_or_a_given_one(trained):
     assert cupola.diagnose(older, batches=2, episodes=2).iteration == 4
 
 
-def test_progress_decides_how_far_an_update_goes(probe_cup):
-    slow, fast = (
-        cupola.diagnose(probe_cup, batches=2, episodes=2, progress=progress)
-        for progress in (0.99, 0.0)
+def test_other_settings_can_be_tried(probe_cup):
+    as_it_is, slow, large = (
+        cupola.diagnose(probe_cup, batches=2, episodes=2, settings=settings)
+        for settings in (None, {"learning_rate": 1e-6}, {"batch_size": 4000, "num_envs": 20})
     )
-    assert slow.kl[0].kl[-1] < 0.01 * fast.kl[0].kl[-1]
-    assert slow.levels == fast.levels
-    assert [f.topic for f in slow.findings].count("rate") == 1
-    assert [f.topic for f in fast.findings].count("rate") == 0
+    assert slow.kl[0].kl[-1] < 1e-3 * as_it_is.kl[0].kl[-1]
+    assert slow.levels == as_it_is.levels
+    assert (slow.settings, as_it_is.settings) == ({"learning_rate": 1e-6}, {})
+    assert (as_it_is.batch_size, large.batch_size) == (1000, 4000)
+    noise = [1 - found.gradients[0].plain.truth for found in (as_it_is, large)]
+    assert noise[1] < noise[0]
+    with pytest.raises(CupolaError, match="unknown field 'lamb': did you mean 'lam'"):
+        cupola.diagnose(probe_cup, settings={"lamb": 0.8})
+    with pytest.raises(CupolaError, match="lam must lie in"):
+        cupola.diagnose(probe_cup, settings={"lam": 8})
+    with pytest.raises(CupolaError, match="network size"):
+        cupola.diagnose(probe_cup, settings={"hidden": (9,)})
 
 
 @pytest.fixture(scope="module")

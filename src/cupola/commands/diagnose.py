@@ -7,12 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-from tyro.conf import Positional
+from tyro.conf import Positional, UseAppendAction, arg
 
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
@@ -32,8 +32,8 @@ class DiagnoseArgs:
     """Independent batches to compare; a few more are drawn. Each gives one update to be tried."""
     episodes: int = 40
     """Episodes of the old policy, and of the updated ones, for the measured changes."""
-    progress: float | None = None
-    """Share of the training that the learning rate takes to lie behind; as at the checkpoint."""
+    change: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=X")] = ()
+    """Try another value of a field of the algorithm, for example --change lam=0.8."""
     seed: int = 0
     out: Path | None = None
     """JSON file for the figures."""
@@ -60,7 +60,7 @@ def run(args: Sequence[str]) -> None:
             parsed.run,
             batches=parsed.batches,
             episodes=parsed.episodes,
-            progress=parsed.progress,
+            settings=parse_settings(parsed.change),
             seed=parsed.seed,
             tell=progress,
         )
@@ -76,9 +76,24 @@ def run(args: Sequence[str]) -> None:
             write_atomically(parsed.figure, draw_diagnosis(found))
 
 
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """`lam=0.8`, any number of times; fields are written with - or _."""
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise CupolaError(f"--change takes FIELD=value, for example lam=0.8, not {text!r}.")
+        try:
+            settings[name.replace("-", "_")] = json.loads(value)
+        except ValueError:  # a word
+            settings[name.replace("-", "_")] = value
+    return settings
+
+
 def diagnosis_table(found: Diagnosis) -> Table:
     """A column for the return and for each cost, a row for each number."""
-    what = f"{found.algo} on {found.task}, iteration {found.iteration}"
+    tried = "".join(f", {name}={value}" for name, value in found.settings.items())
+    what = f"{found.algo} on {found.task}, iteration {found.iteration}{tried}"
     sizes = f"{found.batches} batches of {found.batch_size:,}, {found.updates} updates"
     table = Table(
         title=f"{what}\n{sizes}, twice {found.episodes} episodes",

@@ -80,7 +80,7 @@ def on_rate(progress: float, config: OnPolicyConfig) -> Iterator[Finding]:
         yield warning(
             "rate",
             f"The learning rate has fallen to {percent(1 - progress)} of its start, so that little"
-            " moves here: --progress 0.5 shows updates of half-way.",
+            " moves here: --change lr_decay=none shows updates at the full rate.",
         )
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -27,7 +29,7 @@ def diagnose(
     batches: int = 8,
     episodes: int = 40,
     seed: int = 0,
-    progress: float | None = None,
+    settings: Mapping[str, Any] | None = None,
     tell: Listener = lambda title, done, total: None,
     task: TaskFactory | None = None,
     env: EnvMaker | None = None,
@@ -37,17 +39,15 @@ def diagnose(
 
     The policy stands still. ``batches`` is the number of independent batches that are compared,
     and of updates that are tried; ``episodes`` is how many the old and the new policies play.
-    ``progress`` in [0, 1) replaces the share of the training that lies behind, which decides the
-    learning rate. Nothing is written. ``task``, ``env`` and ``cost`` as in `cupola.resume`.
+    ``settings`` are fields of the algorithm's config to be tried instead of the run's own. Nothing
+    is written. ``task``, ``env`` and ``cost`` as in `cupola.resume`.
     """
     for name, value in (("batches", batches), ("episodes", episodes)):
         if value < 2:
             raise CupolaError(f"{name} must be at least 2, not {value}.")
-    if progress is not None and not 0 <= progress < 1:
-        raise CupolaError(f"progress must lie in [0, 1), not {progress}.")
     if seed < 0:
         raise CupolaError(f"seed must not be negative, not {seed}.")
-    subject = Subject(Path(path), seed, progress, task=task, env=env, cost=cost)
+    subject = Subject(Path(path), seed, settings, task=task, env=env, cost=cost)
     try:
         drawn = draw(subject, batches, tell)
         slopes = gradients(subject, drawn, tell)
@@ -59,6 +59,7 @@ def diagnose(
             algo=subject.run_config.algo,
             task=subject.run_config.task,
             iteration=subject.trainer.iteration,
+            settings=dict(settings or {}),
             batch_size=subject.config.batch_size,
             batches=len(drawn.batches),
             apart=drawn.apart,

@@ -30,7 +30,8 @@ def draw_diagnosis(found: Diagnosis) -> bytes:
     changes, kl = bottom.subfigures(1, 2)
     draw_changes(changes, found)
     draw_kl(kl.subplots(), found)
-    what = f"{found.algo} on {found.task}, iteration {found.iteration}"
+    tried = "".join(f", {name}={value}" for name, value in found.settings.items())
+    what = f"{found.algo} on {found.task}, iteration {found.iteration}{tried}"
     figure.suptitle(f"{what}, batches of {found.batch_size:,} steps", fontsize=11)
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110, metadata={"Software": None})

@@ -88,12 +88,13 @@ class Diagnosis(NamedTuple):
     algo: str
     task: str
     iteration: int
+    settings: dict[str, Any]  # of the algorithm, that were tried instead of the run's own
     batch_size: int
     batches: int  # that were drawn
     apart: int  # batches so far apart have no episode in common
     updates: int  # each from another batch
     episodes: int  # of either policy, for the measured changes
-    progress: float  # share of the training that the learning rate takes to lie behind
+    progress: float  # share of the training that lies behind
     levels: tuple[Level, ...]  # [1 + K], as all that is of a signal
     critics: tuple[Explained, ...]
     gradients: tuple[Gradient, ...]
@@ -112,4 +113,6 @@ def _plain(value: Any) -> Any:
         if hasattr(value, "_asdict"):
             return {name: _plain(field) for name, field in value._asdict().items()}
         return [_plain(element) for element in value]
+    if isinstance(value, dict):
+        return {name: _plain(field) for name, field in value.items()}
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -5,10 +5,10 @@ from __future__ import annotations
 import copy
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -16,7 +16,7 @@ import numpy as np
 from cupola.algos import load_algorithm
 from cupola.algos.assembly import make_samples
 from cupola.algos.config import OnPolicyConfig
-from cupola.config import RunConfig
+from cupola.config import RunConfig, build
 from cupola.core import distributions
 from cupola.episodes import Finished
 from cupola.evaluation import MAX_ENVS, play
@@ -44,13 +44,16 @@ FAR = 1e9
 
 
 class Subject:
-    """A run as a checkpoint left it, in memory: nothing is written to its directory."""
+    """A run as a checkpoint left it, in memory: nothing is written to its directory.
+
+    ``settings`` replace fields of the algorithm's config.
+    """
 
     def __init__(
         self,
         path: Path,
         seed: int = 0,
-        progress: float | None = None,
+        settings: Mapping[str, Any] | None = None,
         *,
         task: TaskFactory | None = None,
         env: EnvMaker | None = None,
@@ -60,17 +63,17 @@ class Subject:
         config = RunConfig.from_json(run.config())
         # The checkpoint replaces all that another run would give, which may be gone by now.
         options = dataclasses.replace(config.options, start_from="")
-        config = dataclasses.replace(config, options=options)
+        algorithm = build(type(config.algorithm), vars(config.algorithm) | dict(settings or {}))
+        config = dataclasses.replace(config, options=options, algorithm=algorithm)
         self.factory = task_of(
             config, task=task, env=env, cost=cost, threads=options.engine_threads
         )
         self.trainer = trainer = Trainer(config, self.factory)
         self.seed, self.run_config = seed, config
         # A finished run has no next iteration: then as in the last one, in which rates are not 0.
-        last = min(iteration, options.iterations - 1) / options.iterations
-        self.progress = last if progress is None else progress
+        self.progress = min(iteration, options.iterations - 1) / options.iterations
         with closed_on_error(trainer):
-            trainer.restore(iteration, arrays)
+            trainer.restore_learner(iteration, arrays)
             first = self.first_seed
             for collector in trainer.collectors:
                 collector.start(first)
