@@ -148,8 +148,8 @@ def on_change(change: Change, config: OnPolicyConfig) -> Finding:
             f" by {signed(other.mean)} on fresh ones: most of the step is fitted noise, so use"
             f" larger batches (batch_size) or {less}.",
         )
-    did = pm(measured, signed(measured.mean))
-    both = f"{what} is predicted to change by {signed(other.mean)} and changes by {did}"
+    expected, did = (pm(value, signed(value.mean)) for value in (other, measured))
+    both = f"{what} is predicted to change by {expected} and changes by {did}"
     if is_apart(measured, other):
         return warning(
             "change",
