@@ -21,6 +21,7 @@ if "xla_cpu_multi_thread_eigen" not in os.environ.get("XLA_FLAGS", ""):
     os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {_FLAG}".strip()
 
 if TYPE_CHECKING:
+    from cupola.diagnosis.diagnose import diagnose
     from cupola.errors import CupolaError
     from cupola.evaluation import evaluate
     from cupola.policy import Policy, load
@@ -33,6 +34,7 @@ __all__ = [
     "Run",
     "TaskFactory",
     "__version__",
+    "diagnose",
     "evaluate",
     "load",
     "resume",
@@ -41,6 +43,7 @@ __all__ = [
 
 _HOMES = {
     "CupolaError": "errors",
+    "diagnose": "diagnosis.diagnose",
     "evaluate": "evaluation",
     "Policy": "policy",
     "load": "policy",

@@ -16,6 +16,7 @@ usage: cupola COMMAND ...
   cupola train ALGO TASK   train a policy (cupola train cup HopperSpeed)
   cupola resume RUN        continue a run that was stopped
   cupola eval RUN          measure a trained policy on fresh episodes
+  cupola diagnose RUN      find out why a run learns as it does, or holds no limit
   cupola list              algorithms, presets and tasks
   cupola bench TASK        steps per second, beside the physics ceiling
   cupola sweep FILE        train all cells of an experiment file (experiments/toy.toml)
@@ -26,7 +27,9 @@ usage: cupola COMMAND ...
 Each command explains itself: cupola train cup --help
 """
 
-COMMANDS = ("train", "resume", "eval", "list", "bench", "sweep", "report", "compare", "theory")
+COMMANDS = (
+    "train", "resume", "eval", "diagnose", "list", "bench", "sweep", "report", "compare", "theory",
+)  # fmt: skip
 """Each is a module of `cupola.commands`."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from cupola.policy import Policy
 from cupola.seeds import environment_seed
 from cupola.task_source import EnvMaker, task_of
 from cupola.tasks.base import Task, TaskFactory
+from cupola.types import Step
 
 MAX_ENVS = 64
 
@@ -87,24 +89,35 @@ def evaluate(
     )
 
 
+def play(
+    envs: Task, policy: Policy, deterministic: bool, rng: np.random.Generator, seed: int
+) -> Iterator[tuple[np.ndarray, Step]]:
+    """The first episode of each environment: which of them [N] still run, and the next step.
+
+    Later episodes would favour short ones.
+    """
+    obs = envs.reset(seed)
+    running = np.ones(envs.num_envs, bool)
+    while running.any():
+        step = envs.step(policy.raw_actions(obs, deterministic=deterministic, rng=rng))
+        yield running, step
+        obs = step.obs
+        running = running & ~(step.terminated | step.truncated)
+
+
 def first_episodes(
     envs: Task, policy: Policy, deterministic: bool, rng: np.random.Generator, seed: int
 ) -> Finished:
-    """The first episode of each environment: later ones would favour short episodes."""
+    """The first episode of each environment."""
     gamma, count = policy.config.algorithm.gamma, envs.num_envs
-    obs = envs.reset(seed)
-    running = np.ones(count, bool)
     returns, lengths, discount = np.zeros(count), np.zeros(count, np.int64), 1.0
     costs, discounted = np.zeros((count, len(envs.costs))), np.zeros((count, len(envs.costs)))
-    while running.any():
-        step = envs.step(policy.raw_actions(obs, deterministic=deterministic, rng=rng))
-        obs = step.obs
+    for running, step in play(envs, policy, deterministic, rng, seed):
         returns[running] += step.reward[running]
         lengths[running] += 1
         costs[running] += step.costs[running]
         discounted[running] += discount * step.costs[running]
         discount *= gamma
-        running &= ~(step.terminated | step.truncated)
     return Finished(returns, lengths, costs, discounted)
 
 

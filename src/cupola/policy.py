@@ -14,7 +14,7 @@ from cupola.core.moments import Moments
 from cupola.errors import CupolaError
 from cupola.rollout import make_actor
 from cupola.runs import checkpoints
-from cupola.runs.directory import RunDirectory
+from cupola.runs.directory import open_checkpoint
 from cupola.tasks.base import Choice, Scaled, actions_from
 
 
@@ -78,15 +78,7 @@ class Policy:
 
 def load(path: str | Path) -> Policy:
     """The policy of a run directory's newest checkpoint, or of one checkpoint file."""
-    path = Path(path)
-    if path.suffix == checkpoints.SUFFIX:
-        run = RunDirectory.open_to_load(path.parent.parent)
-        iteration, arrays = checkpoints.read(path)
-    else:
-        run = RunDirectory.open_to_load(path)
-        iteration, arrays = run.newest_checkpoint(
-            f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
-        )
+    run, iteration, arrays = open_checkpoint(Path(path))
     config = RunConfig.from_json(run.config())
     inputs, log_std = arrays["inputs"], arrays.get("learner.policy.log_std")
     network = nets.init_policy(

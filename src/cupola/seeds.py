@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 
-def environment_seed(seed: int, purpose: Literal["train", "evaluate"]) -> int:
+def environment_seed(seed: int, purpose: Literal["train", "evaluate", "diagnose"]) -> int:
     """The seed of the first environment: runs of neighbouring seeds share no episode."""
-    entropy = [seed, ("train", "evaluate").index(purpose)]
+    entropy = [seed, ("train", "evaluate", "diagnose").index(purpose)]
     return int(np.random.SeedSequence(entropy).generate_state(1, np.uint64)[0] >> 1)

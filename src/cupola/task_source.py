@@ -12,7 +12,7 @@ from cupola.gym.costs import CostFunction
 from cupola.gym.options import GymOptions, is_foreign, only_for_gym
 from cupola.gym.task import factory as gym_factory
 from cupola.gym.task import task_name
-from cupola.tasks import make_task, spec_of
+from cupola.tasks import make_task, spec_of, specs
 from cupola.tasks.base import TaskFactory
 
 EnvMaker = Callable[[], Any]
@@ -65,6 +65,11 @@ def task_of(
     What it was given as a Python object (``task``, ``env``, ``cost``) is given again, except
     functions that can be imported by their names.
     """
+    if task is None and not is_foreign(config.task) and config.task not in specs():
+        raise CupolaError(
+            f"{config.task!r} is no task of cupola: if it is one of yours, give it again in Python,"
+            " as task=its factory."
+        )
     return find_task(
         task or config.task,
         env=env,

@@ -153,13 +153,17 @@ class Trainer:
         return arrays
 
     def restore(self, iteration: int, arrays: checkpoints.Arrays) -> None:
+        self.restore_learner(iteration, arrays)
+        for i, collector in enumerate(self.collectors):
+            collector.restore(strip(f"collector{i}.", arrays))
+        self.prediction_check.restore(strip("prediction_check.", arrays))
+
+    def restore_learner(self, iteration: int, arrays: checkpoints.Arrays) -> None:
+        """What an update needs; the environments stay as they are."""
         self.iteration = iteration
         self.learner = checkpoints.unflatten("learner", arrays, self.learner)
         self.moments = checkpoints.unflatten("moments", arrays, self.moments)
-        for i, collector in enumerate(self.collectors):
-            collector.restore(strip(f"collector{i}.", arrays))
         self.estimates.restore(strip("estimates.", arrays))
-        self.prediction_check.restore(strip("prediction_check.", arrays))
 
     def close(self) -> None:
         for collector in self.collectors:

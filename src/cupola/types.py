@@ -132,3 +132,6 @@ class Algorithm(NamedTuple):
     """The part of an update behind the samples; of a random key and the number of cores."""
     update: Callable[[Learner, Batch, jax.Array, int], Update]
     """A whole update: samples of the batch, `learn`, a prediction for the new policy."""
+    trace: Callable[[Learner, Samples, Batch, jax.Array], tuple[Array, ...]] | None = None
+    """The KL after each epoch of each policy step that `learn` takes with the same arguments, [E]
+    each; NaN where none was taken or delta is inf. None where a step has no epochs."""

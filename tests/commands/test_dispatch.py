@@ -50,7 +50,9 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
     assert child.returncode == 1
 
 
-@pytest.mark.parametrize("line", ["--help", "--version", "eval --help", "bench --help"])
+@pytest.mark.parametrize(
+    "line", ["--help", "--version", "eval --help", "bench --help", "diagnose --help"]
+)
 def test_help_does_not_wait_for_jax(line):
     program = "import sys; from cupola.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     program += "sys.exit('jax' in sys.modules)"

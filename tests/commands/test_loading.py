@@ -1,4 +1,4 @@
-"""`cupola resume` and `cupola eval` of a directory that is not a whole run."""
+"""`cupola resume`, `eval` and `diagnose` of a directory that is not a whole run."""
 
 import json
 from collections.abc import Callable
@@ -20,13 +20,13 @@ def test_a_bad_command_is_one_sentence(complaint, line, expected):
     assert expected.lower() in complaint(*line.split()).lower()
 
 
-@pytest.mark.parametrize("action", ["resume", "eval"])
+@pytest.mark.parametrize("action", ["resume", "eval", "diagnose"])
 def test_a_path_that_the_system_refuses(complaint, action):
     """Too long here; for others it is a folder that they may not enter."""
     complaint(action, "x" * 300)
 
 
-@pytest.mark.parametrize("action", ["resume", "eval"])
+@pytest.mark.parametrize("action", ["resume", "eval", "diagnose"])
 def test_directories_of_something_else(complaint, tmp_path, action):
     (tmp_path / "empty").mkdir()
     (tmp_path / "other").mkdir()
@@ -70,14 +70,14 @@ def rewrite_config(run: Path, change: Callable[[dict[str, Any]], Any]) -> None:
     (run / "config.json").write_bytes(content if isinstance(content, bytes) else content.encode())
 
 
-@pytest.mark.parametrize("action", ["resume", "eval"])
+@pytest.mark.parametrize("action", ["resume", "eval", "diagnose"])
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_config_is_one_sentence(complaint, copy, action, damage):
     rewrite_config(copy, DAMAGE[damage])
     complaint(action, copy)
 
 
-@pytest.mark.parametrize("action", ["resume", "eval"])
+@pytest.mark.parametrize("action", ["resume", "eval", "diagnose"])
 @pytest.mark.parametrize("limits", [{"velocity": 25}, {"speed": -1}])
 def test_a_config_with_impossible_limits_is_one_sentence(complaint, copy, action, limits):
     rewrite_config(copy, changed("limits", limits))

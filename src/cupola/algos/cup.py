@@ -162,7 +162,7 @@ def improve(
     )
     half = learner._replace(policy=descent.policy, policy_opt=descent.opt_state)
     report = {"kl_improve": descent.kl, "epochs_improve": descent.epochs}
-    return Stepped(half, report, descent.epochs)
+    return Stepped(half, report, descent.epochs, descent.trace)
 
 
 def improvement_loss(
@@ -228,7 +228,7 @@ def project(
     )
     end = half._replace(policy=descent.policy, policy_opt=descent.opt_state, nu=descent.nu)
     report = {"kl_project": descent.kl, "epochs_project": descent.epochs}
-    return Stepped(end, report, descent.epochs)
+    return Stepped(end, report, descent.epochs, descent.trace)
 
 
 class Target(NamedTuple):

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from cupola import nets
@@ -49,6 +50,7 @@ class Stepped(NamedTuple):
     learner: Learner
     metrics: Metrics
     epochs: jax.Array  # [], that the step took
+    trace: jax.Array  # [E], the KL after each epoch; NaN where none was taken
 
 
 Loss: TypeAlias = Callable[[nets.Policy, Samples, Context], jax.Array]
@@ -76,25 +78,37 @@ def minibatch_algorithm(
         learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int = 1
     ) -> tuple[Learner, Metrics]:
         policy_key, critic_key = jax.random.split(key)
-        size, minibatch, epochs = len(samples.obs), config.minibatch_size, config.epochs
-        steps = 2 if second else 1
-        orders = shuffles(policy_key, steps * epochs, size - held_out, minibatch)
-        orders = orders.reshape(steps, epochs, -1, minibatch)
+        orders = policy_orders(policy_key, len(samples.obs))
         with critics.Epochs(
             lambda state, order: critic_epoch(state, samples, batch, order),
             Fit.start(learner.critics, learner.critic_opt),
-            shuffles(critic_key, epochs, size, minibatch),
+            shuffles(critic_key, config.epochs, len(samples.obs), config.minibatch_size),
             cores,
         ) as fitting:
-            moved, metrics, taken = first_step(learner, samples, batch, orders[0])
+            moved, metrics, taken, _ = first_step(learner, samples, batch, orders[0])
             fitting.keep(int(taken))  # the critics run ahead; later epochs are thrown away
             if second_step:
                 end = second_step(moved, learner, samples, batch, orders[1])
-                moved, more, _ = jax.block_until_ready(end)
+                moved, more, _, _ = jax.block_until_ready(end)
                 metrics = metrics | more
             return with_critics(moved, metrics, fitting.result())
 
-    return make_algorithm(config, problem, learn)
+    def policy_orders(key: jax.Array, size: int) -> np.ndarray:
+        """Of each step, [steps, E, count, minibatch]."""
+        steps = 2 if second else 1
+        orders = shuffles(key, steps * config.epochs, size - held_out, config.minibatch_size)
+        return orders.reshape(steps, config.epochs, -1, config.minibatch_size)
+
+    def trace(
+        learner: Learner, samples: Samples, batch: Batch, key: jax.Array
+    ) -> tuple[jax.Array, ...]:
+        orders = policy_orders(jax.random.split(key)[0], len(samples.obs))
+        half = first_step(learner, samples, batch, orders[0])
+        if not second_step:
+            return (half.trace,)
+        return half.trace, second_step(half.learner, learner, samples, batch, orders[1]).trace
+
+    return make_algorithm(config, problem, learn)._replace(trace=trace)
 
 
 def one_loss(config: MinibatchConfig, problem: Problem, loss: Loss) -> Algorithm:
@@ -133,7 +147,7 @@ def descend_loss(
         divergence=kl_to(samples.obs, samples.mean, learner.policy.log_std),
     )
     moved = learner._replace(policy=end.policy, policy_opt=end.opt_state, nu=end.nu)
-    return Stepped(moved, {"kl": end.kl, "epochs": end.epochs}, end.epochs)
+    return Stepped(moved, {"kl": end.kl, "epochs": end.epochs}, end.epochs, end.trace)
 
 
 class Descent(NamedTuple):
@@ -144,11 +158,12 @@ class Descent(NamedTuple):
     nu: jax.Array  # [K]
     kl: jax.Array  # [], mean KL that the stopping rule saw last
     epochs: jax.Array  # [], epochs taken
+    trace: jax.Array  # [E], kl after each epoch; NaN where none was taken or it was not looked at
 
 
 def begin(policy: nets.Policy, opt_state: optax.OptState, nu: jax.Array) -> Descent:
     dtype = policy.mean[-1][1].dtype
-    return Descent(policy, opt_state, nu, jnp.zeros((), dtype), jnp.int32(0))
+    return Descent(policy, opt_state, nu, jnp.zeros((), dtype), jnp.int32(0), jnp.zeros(0, dtype))
 
 
 def descend(
@@ -181,11 +196,13 @@ def descend(
         at = (state.policy, state.opt_state)
         policy, opt_state, _ = epoch(at, reported, optimiser, data, orders[state.epochs], rate)
         kl = divergence(policy) if bounded else state.kl
-        return Descent(policy, opt_state, next_nu(state.nu, policy), kl, state.epochs + 1)
+        trace = state.trace.at[state.epochs].set(kl) if bounded else state.trace
+        return Descent(policy, opt_state, next_nu(state.nu, policy), kl, state.epochs + 1, trace)
 
     def goes_on(state: Descent) -> jax.Array:
         return active & (state.epochs < len(orders)) & (state.kl <= config.delta)
 
+    start = start._replace(trace=jnp.full(len(orders), jnp.nan, start.kl.dtype))
     end = jax.lax.while_loop(goes_on, one_epoch, start)
     if bounded:
         return end

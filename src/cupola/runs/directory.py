@@ -193,6 +193,15 @@ def column(records: list[Record], key: str) -> np.ndarray:
     return np.array([math.nan if value is None else float(value) for value in values])
 
 
+def open_checkpoint(path: Path) -> tuple[RunDirectory, int, checkpoints.Arrays]:
+    """A run's newest readable checkpoint, or the one whose file ``path`` is."""
+    if path.suffix == checkpoints.SUFFIX:
+        return RunDirectory.open_to_load(path.parent.parent), *checkpoints.read(path)
+    run = RunDirectory.open_to_load(path)
+    none = f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
+    return run, *run.newest_checkpoint(none)
+
+
 def reaching(path: Path) -> AbstractContextManager[None]:
     """Turn a path that the system refuses into a sentence."""
     return in_words(f"cannot reach {path}")

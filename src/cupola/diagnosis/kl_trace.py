@@ -1,0 +1,30 @@
+"""The KL divergence of an update as it goes: the one place that knows how it is obtained."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from cupola.diagnosis.result import Trace
+from cupola.diagnosis.sampling import Subject
+from cupola.types import Batch, Metrics
+
+
+def kl_traces(subject: Subject, index: int, batch: Batch, metrics: Metrics) -> tuple[Trace, ...]:
+    """Of each step of the update on batch ``index``, whose metrics are given.
+
+    Minibatch descent looks at the KL after every epoch. A step on the whole batch has one KL.
+    """
+    bound = getattr(subject.config, "delta", math.inf)
+    delta = bound if bound < math.inf else None
+    if subject.algorithm.trace is None:
+        return (Trace("step", (float(metrics["kl"]),), delta),)
+    samples = subject.samples_of(subject.learner, batch)
+    found = subject.algorithm.trace(subject.learner, samples, batch, subject.key(1, index))
+    names = ("improvement", "projection") if len(found) == 2 else ("step",)
+    traces = []
+    for name, values in zip(names, found, strict=True):
+        kl = np.asarray(values, float)
+        traces.append(Trace(name, tuple(kl[~np.isnan(kl)].tolist()), delta))
+    return tuple(traces)

@@ -1,0 +1,74 @@
+"""How the costs enter a policy's loss, and what a multiplier is worth in units of return per cost.
+
+Losses with multipliers weigh, up to a common factor,
+
+    A_t / sigma - sum_i nu_i f_i A^{c_i}_t
+
+with sigma the standard deviation of the reward's advantages A. So one unit of cost i is traded for
+
+    price_i = nu_i f_i sigma
+
+units of return. f_i is 1 / (standard deviation of A^{c_i}) where cost advantages are standardised,
+and 1 where they are centred or left alone. CUP has two losses; its projection's f_i also carries
+the factor (1 - gamma lam)/(1 - gamma), or with the rule `predicted` is 1 / (standard deviation of
+w A^{c_i}), w the weights of time (`cup.predicted_costs`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from cupola.algos import cup
+from cupola.algos.config import CostConfig, LagrangianConfig, OnPolicyConfig
+from cupola.core.advantages import horizon_factor, scale, spread
+from cupola.core.samples import time_weights
+from cupola.diagnosis.result import Multiplier
+from cupola.diagnosis.sampling import Drawn, Subject
+from cupola.types import Problem, Samples
+
+
+class CostTerms(NamedTuple):
+    """The costs in a policy's loss, before multipliers."""
+
+    advantages: jax.Array  # [B, K], as the loss takes them, up to a factor
+    factors: jax.Array  # [K], f of the module's docstring
+
+
+def multipliers(subject: Subject, drawn: Drawn) -> tuple[Multiplier, ...]:
+    """Of every cost; () where the algorithm carries none."""
+    config, problem = subject.config, subject.problem
+    if not isinstance(config, LagrangianConfig):
+        return ()
+    found = [
+        prices(subject.samples_of(subject.learner, batch), config, problem)
+        for batch in drawn.batches
+    ]
+    nu = np.asarray(subject.learner.nu)
+    bound = config.nu_max
+    if isinstance(config, cup.Config) and config.multiplier == "predicted":
+        bound *= horizon_factor(config.gamma, config.lam)
+    rows = zip(problem.costs, nu.tolist(), (nu * np.mean(found, axis=0)).tolist(), strict=True)
+    return tuple(Multiplier(name, value, bound, price) for name, value, price in rows)
+
+
+def prices(samples: Samples, config: OnPolicyConfig, problem: Problem) -> jax.Array:
+    """Of multipliers of one, [K]."""
+    return cost_terms(samples, config, problem).factors * spread(samples.advantages[:, 0])
+
+
+def cost_terms(samples: Samples, config: OnPolicyConfig, problem: Problem) -> CostTerms:
+    """As the algorithm's loss has them; centred for algorithms that have no say in it."""
+    raw = samples.adv_c
+    if isinstance(config, cup.Config) and config.multiplier == "predicted":
+        weights = time_weights(samples, config.gamma, problem.discounted)
+        weighted = weights / jnp.mean(weights, axis=0) * raw
+        return CostTerms(weighted, 1 / spread(weighted))
+    scaling = config.cost_advantage if isinstance(config, CostConfig) else "centre"
+    factors = 1 / spread(raw) if scaling == "standardise" else jnp.ones(raw.shape[1])
+    if isinstance(config, cup.Config):
+        factors *= horizon_factor(config.gamma, config.lam)
+    return CostTerms(scale(raw, scaling), factors)
