@@ -21,7 +21,7 @@ RESTART = 25
 def bench(
     task: str, *, algo: str = "cup", iterations: int = 20, threads: int = 0, **fields: Any
 ) -> dict[str, Any]:
-    """Time an algorithm with the settings of its preset `paper`; nothing is written to disk.
+    """Time an algorithm with the settings of its default preset; nothing is written to disk.
 
     CUP is timed with a few other settings: no early stopping, and a Lagrange multiplier that
     starts above zero and hardly moves, so that every iteration takes all epochs of both steps.
@@ -41,7 +41,7 @@ def bench(
     }
     fields = {**(fixed if load_algorithm(algo).__name__.endswith(".cup") else {}), **fields}
     fields = {"iterations": total, "threads": threads, **fields}
-    settings = settings_from(algo, "paper", fields)
+    settings = settings_from(algo, None, fields)
     options, algorithm = settings.options, settings.algorithm
     trained, timed = (
         find_task(task, gym=settings.gym, threads=threads)

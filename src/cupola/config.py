@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin, get_type_hints
 
-from cupola.algos import load_algorithm
+from cupola.algos import default_preset, load_algorithm
 from cupola.algos.config import OnPolicyConfig
 from cupola.checks import check, check_types
 from cupola.cores import available_cores
@@ -125,9 +125,13 @@ class Settings(NamedTuple):
     gym: GymOptions
 
 
-def settings_from(algo: str, preset: str, fields: dict[str, Any]) -> Settings:
-    """Settings from a preset and fields of options, algorithm and Gymnasium environment."""
+def settings_from(algo: str, preset: str | None, fields: dict[str, Any]) -> Settings:
+    """Settings from a preset and fields of options, algorithm and Gymnasium environment.
+
+    Without a ``preset``: the algorithm's default.
+    """
     module = load_algorithm(algo)
+    preset = preset or default_preset(module)
     if preset not in module.PRESETS:
         raise unknown("preset", preset, module.PRESETS)
     kinds = (RunOptions, module.Config, GymOptions)
@@ -166,7 +170,7 @@ def run_config(
 def resolve(
     algo: str,
     spec: TaskSpec,
-    preset: str,
+    preset: str | None,
     limits: float | Limits | None,
     fields: dict[str, Any],
 ) -> RunConfig:
@@ -241,6 +245,7 @@ def problem_of(spec: TaskSpec, limits: Limits) -> Problem:
         limits=tuple(limits.values()),
         discounted=tuple(discounted[name] for name in limits),
         discrete=spec.discrete,
+        saturation=spec.saturation,
     )
 
 

@@ -176,7 +176,7 @@ def train(
     *,
     env: EnvMaker | None = None,
     cost: str | CostFunction | None = None,
-    preset: str = "paper",
+    preset: str | None = None,
     limits: float | Limits | None = None,
     out: str | Path | None = None,
     listener: Listener | None = None,
@@ -185,7 +185,8 @@ def train(
     """Train, write a run directory, and return the run.
 
     ``limits`` is a number for a task with one cost or a dict of limits by cost; ``fields`` are
-    any of `RunOptions` and of the algorithm's `Config`; ``out`` defaults to runs/ALGO-TASK-SEED.
+    any of `RunOptions` and of the algorithm's `Config`, in place of what the ``preset`` says;
+    ``out`` defaults to runs/ALGO-TASK-SEED.
 
     A Gymnasium environment is the task ``"gym:ID"``, or instead of a task ``env``, a function
     without arguments that makes one. ``cost`` is then a cost function or its name,

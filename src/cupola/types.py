@@ -38,6 +38,7 @@ class Problem(NamedTuple):
     limits: tuple[float, ...]
     discounted: tuple[bool, ...]
     discrete: bool = False  # one of act_size choices instead of act_size numbers
+    saturation: tuple[float, ...] = ()  # |action| beyond which it has no further effect; (): none
 
 
 class Step(NamedTuple):
@@ -82,7 +83,7 @@ class Samples(NamedTuple):
     """B = T N samples of the policy pi_k that collected them."""
 
     obs: Array  # [B, O]
-    actions: Array  # [B, A]
+    actions: Array  # [B, A]; cut at the saturation where ``side`` is not None
     mean: Array  # [B, A], of pi_k
     log_prob: Array  # [B], of the action under pi_k
     advantages: Array  # [B, 1 + K], as estimated: reward first, then each cost
@@ -90,6 +91,16 @@ class Samples(NamedTuple):
     adv_c: Array  # [B, K], the costs' as losses take them
     targets: Array  # [B, 1 + K], what the critics should say
     times: Array  # [B], steps since the episode began
+    side: Array = None  # [B, A], which actions were cut: 1 above, -1 below, 0 not; None: density of
+    # a Gaussian everywhere
+
+
+class CriticMemory(NamedTuple):
+    """Samples of the last M batches, oldest first; the first ones are empty at the beginning."""
+
+    obs: Array  # [M, B, O], float16
+    targets: Array  # [M, B, 1 + K]
+    filled: Array  # [], how many of the M hold samples
 
 
 class Learner(NamedTuple):
@@ -101,6 +112,8 @@ class Learner(NamedTuple):
     critic_opt: Params  # state of the critics' optimisers
     nu: Array  # [K], the Lagrange multiplier nu of each cost
     multiplier_state: Params  # memory of the rule that chooses nu (core/multipliers.py)
+    critic_memory: Params = ()  # CriticMemory; () where critics see the newest batch only
+    cost_variance: Params = ()  # [K], running, of the cost advantages; () where it is not used
 
 
 class Prediction(NamedTuple):

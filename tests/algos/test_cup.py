@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from pathlib import Path
@@ -14,16 +15,18 @@ import pytest
 
 from cupola import nets
 from cupola.algos import cup
-from cupola.algos.update import Context
+from cupola.algos.update import Context, relative_violation
+from cupola.core import distributions
 from cupola.core.minibatch import shuffles
+from cupola.core.samples import ratio
 from cupola.types import Batch, Problem, Samples
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "cup_updates.npz"
 PROBLEM = Problem(4, 2, ("first", "second"), (10.0, 20.0), (True, False))
-LIMITED = cup.Config(
-    batch_size=96, num_envs=4, minibatch_size=16, hidden=(8, 8), epochs=3, multiplier="integral"
-)
+SMALL = {"batch_size": 96, "num_envs": 4, "minibatch_size": 16, "hidden": (8, 8), "epochs": 3}
+LIMITED = dataclasses.replace(cup.PAPER, **SMALL)
+STEADY = cup.Config(**SMALL)
 
 
 @pytest.mark.parametrize("case", ["active", "early_stop", "inactive", "capped"])
@@ -193,20 +196,19 @@ def test_improvement_losses_and_gradients(setting, improvement):
 @pytest.mark.parametrize("beta", [0.0, 0.7])
 def test_projection_loss_and_gradient(setting, direction, beta):
     old, new, samples = setting
-    config = cup.Config(projection_kl=direction, beta=beta)
+    config = dataclasses.replace(cup.PAPER, projection_kl=direction, beta=beta)
     half = jax.tree.map(lambda a, b: a + 0.5 * (b - a), old, new)
     half_mean, _ = nets.apply_policy(half, samples.obs)
     nu = np.array([0.4, 0.1])
     adv_c = np.asarray(samples.adv_c)
     scaled = 5.95 * (adv_c - adv_c.mean(0)) / adv_c.std(0)
     learner = make(config).init(jax.random.key(0))
-    priced = cup.measured_costs(learner._replace(nu=jnp.asarray(nu)), samples, config)
+    priced_half = learner._replace(nu=jnp.asarray(nu))
+    _, priced = cup.measured_costs(priced_half, learner, samples, config, PROBLEM)
     np.testing.assert_allclose(priced.adv_c, scaled, rtol=1e-10)
     assert bool(priced.active)
     np.testing.assert_array_equal(priced.next_nu(jnp.asarray(nu), half), nu)
-    target = cup.Target(
-        samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, jnp.asarray(scaled)
-    )
+    target = cup.Target(samples._replace(adv_c=jnp.asarray(scaled)), half_mean)
     flat, unflatten = jax.flatten_util.ravel_pytree(new)
     stds = np.exp(np.asarray(old.log_std)), np.exp(np.asarray(half.log_std))
 
@@ -283,7 +285,7 @@ def test_improvement_stops_after_the_epoch_that_exceeds_delta():
 
 def test_learning_rate_falls_linearly_where_it_should():
     for decay, policy, values in (("all", 0.75, 0.75), ("policy", 0.75, 1.0), ("none", 1.0, 1.0)):
-        config = cup.Config(lr_decay=decay, learning_rate=1.0)
+        config = cup.Config(lr_decay=decay, learning_rate=1.0, critic_lr=0.0)
         assert float(cup.learning_rate(config, jnp.array(0.25), "policy")) == policy
         assert float(cup.learning_rate(config, jnp.array(0.25), "critics")) == values
 
@@ -292,7 +294,7 @@ def test_presets_are_the_columns_of_the_table():
     paper, release, omnisafe = (cup.PRESETS[name] for name in ("paper", "release", "omnisafe"))
     assert (paper.batch_size, paper.epochs, paper.delta) == (5000, 10, 0.02)
     assert (paper.time_limit, release.time_limit) == ("bootstrap", "terminal")
-    assert paper.cost_termination == "time_limit"
+    assert (paper.multiplier, paper.cost_termination) == ("integral", "terminal")
     assert (release.cost_termination, omnisafe.cost_termination) == ("terminal", "terminal")
     assert (release.batch_size, release.epochs, release.clip) == (2048, 10, 0.2)
     assert (release.stop_reference, release.cost_advantage) == ("start", "standardise")
@@ -341,3 +343,66 @@ def test_predicted_multipliers_follow_the_predicted_cost(x64):
     expected = np.clip(np.array([0.5, 0.01]) + 0.25 * predicted, 0, 2 * 5.95)
     np.testing.assert_allclose(next_nu(half.nu, new), expected, rtol=1e-10)
     assert bool(active) == bool((predicted > 0).any())
+
+
+def test_improvement_length_is_the_step_of_a_natural_gradient(x64):
+    """A small step along alpha F^-1 g is found to have that alpha: F and g written out."""
+    learner = make(STEADY).init(jax.random.key(0))
+    samples = make_samples(learner.policy, size=400)
+    flat, unflatten = jax.flatten_util.ravel_pytree(learner.policy)
+
+    def divergence(vector):
+        mean, log_std = nets.apply_policy(unflatten(vector), samples.obs)
+        return jnp.mean(distributions.kl(mean, log_std, samples.mean, learner.policy.log_std))
+
+    def gain(vector):
+        return jnp.mean(ratio(unflatten(vector), samples) * samples.adv_r)
+
+    # The pseudo-inverse: directions that change no distribution carry no gradient either.
+    direction = jnp.linalg.pinv(jax.hessian(divergence)(flat), rtol=1e-6) @ jax.grad(gain)(flat)
+    for alpha in (2e-5, 1e-4):
+        moved = unflatten(flat + alpha * direction)
+        found = cup.improvement_length(moved, learner.policy, samples)
+        assert float(found) == pytest.approx(alpha, rel=0.03)
+
+
+def test_costs_are_weighted_by_time_where_their_limit_is_discounted():
+    learner = make(STEADY).init(jax.random.key(0))._replace(nu=jnp.ones(2))
+    samples = make_samples(learner.policy)
+    half = learner._replace(policy=learner.policy._replace(log_std=learner.policy.log_std + 0.1))
+    after, costs = cup.measured_costs(half, learner, samples, STEADY, PROBLEM)
+    raw, times = np.asarray(samples.adv_c), np.asarray(samples.times)
+    weights = np.stack([0.99**times / np.mean(0.99**times), np.ones(len(times))], axis=1)
+    alpha = float(cup.improvement_length(half.policy, learner.policy, samples))
+    weighted = weights * raw
+    expected = alpha * (weighted - weighted.mean(0)) / weighted.std(0)  # the first variance seen
+    np.testing.assert_allclose(costs.adv_c, expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(after.cost_variance, weighted.var(0), rtol=1e-4)
+
+
+def test_no_step_leaves_its_trust_region():
+    """However far a descent would go: the KL is looked at within an epoch, and it is shortened."""
+    wild = dataclasses.replace(STEADY, learning_rate=0.3, projection_lr=0.3, nu_init=5.0)
+    _, _, _, metrics = update(wild, costs=(15.0, 60.0), nu=(5.0, 5.0))
+    assert 0 < float(metrics["kl_improve"]) <= 1.2 * wild.delta + 1e-6
+    assert 0 < float(metrics["kl_project"]) <= 1.2 * wild.projection_delta + 1e-6
+    loose = dataclasses.replace(wild, check_every=0)
+    _, _, _, metrics = update(loose, costs=(15.0, 60.0), nu=(5.0, 5.0))
+    assert float(metrics["kl_improve"]) > 1.5 * wild.delta
+
+
+def test_the_projections_own_adam_leaves_the_improvements_alone():
+    _, _, own, _ = update(STEADY, costs=(15.0, 60.0))
+    shared = dataclasses.replace(STEADY, projection_optimiser="shared")
+    _, _, both, _ = update(shared, costs=(15.0, 60.0))
+    counts = [jax.tree.leaves(end.policy_opt)[0] for end in (own, both)]
+    assert counts[0] < counts[1]
+
+
+def test_relative_violations_are_alike_for_costs_of_any_size():
+    measured, limits = jnp.array([20.0, 5.0, 3.0, 0.0]), jnp.array([10.0, 10.0, 0.0, 0.0])
+    np.testing.assert_allclose(relative_violation(measured, limits), [0.5, -0.5, 1.0, 0.0])
+    assert np.isnan(relative_violation(jnp.array([jnp.nan]), jnp.array([1.0])))[0]
+    _, _, after, _ = update(STEADY, costs=(20.0, 10.0), nu=(0.5, 0.5))
+    # P + I: 0.5 + (0.02 + 1) * violation, of which the first has 0.5 and the second -0.5.
+    np.testing.assert_allclose(after.nu, [0.5 + 1.02 * 0.5, 0.0], atol=1e-6)

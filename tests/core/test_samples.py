@@ -79,5 +79,5 @@ def test_where_time_limits_are_terminal_so_are_the_terminations_that_count_as_on
 
 def test_only_costs_with_a_discounted_limit_are_endless_and_only_on_request():
     problem = Problem(1, 1, ("far", "fast"), (1.0, 1.0), (True, False), discrete=False)
-    assert endless_costs(cup.PRESETS["paper"], problem) == (True, False)
+    assert endless_costs(cup.PRESETS["steady"], problem) == (True, False)
     assert endless_costs(cup.PRESETS["release"], problem) == (False, False)

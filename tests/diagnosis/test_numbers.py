@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from types import SimpleNamespace
 
@@ -19,7 +20,7 @@ from cupola.diagnosis.estimates import over_pairs, over_rows
 from cupola.diagnosis.gradients import compare
 from cupola.diagnosis.multipliers import prices
 from cupola.diagnosis.sampling import Drawn
-from cupola.types import Batch, Problem, Rollout
+from cupola.types import Batch, Learner, Problem, Rollout
 
 GAMMA = 0.9
 PROBLEM = Problem(2, 2, ("plain", "endless"), (1.0, 1.0), (False, True))
@@ -269,7 +270,9 @@ class TestPrices:
 
     @pytest.mark.parametrize("rule", ["integral", "predicted"])
     def test_of_cups_projection(self, samples, rule):
-        config = cup.Config(gamma=GAMMA, lam=0.8, multiplier=rule, cost_advantage="centre")
+        config = dataclasses.replace(
+            cup.PAPER, gamma=GAMMA, lam=0.8, lam_c=0.8, multiplier=rule, cost_advantage="centre"
+        )
         price = self.nu * prices(samples, config, PROBLEM)
         half = SimpleNamespace(policy=self.policy, multiplier_state=jnp.zeros(2), nu=self.nu)
         batch = SimpleNamespace(cost_returns=jnp.ones(2), horizons=jnp.ones(2))
@@ -278,11 +281,10 @@ class TestPrices:
             weights = jnp.where(jnp.array([False, True]), GAMMA ** samples.times[:, None], 1.0)
             raw = samples.adv_c * weights / weights.mean(axis=0)
         else:
-            costs = cup.measured_costs(half, samples, config)
+            half = Learner(self.policy, None, None, None, self.nu, None)
+            _, costs = cup.measured_costs(half, half, samples, config, PROBLEM)
             raw = samples.adv_c - samples.adv_c.mean(axis=0)
-        target = cup.Target(
-            samples.obs, samples.actions, samples.log_prob, samples.mean, samples.mean, costs.adv_c
-        )
+        target = cup.Target(samples._replace(adv_c=costs.adv_c), samples.mean)
         context = Context(self.nu, jnp.zeros(2), self.policy.log_std)
 
         def loss(policy):

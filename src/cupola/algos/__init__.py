@@ -1,7 +1,7 @@
 """The algorithms: one file each, and the folder is the registry.
 
-A file of this folder is an algorithm when it has `Config`, `PRESETS` (with a preset `paper`) and
-`make(config, problem) -> Algorithm`.
+A file of this folder is an algorithm when it has `Config`, `PRESETS` (with a preset `paper`; the
+first one is the default) and `make(config, problem) -> Algorithm`.
 """
 
 from __future__ import annotations
@@ -26,3 +26,8 @@ def load_algorithm(name: str) -> Any:
     if folded not in names():
         raise unknown("algorithm", name, names())
     return importlib.import_module(f"{__name__}.{folded}")
+
+
+def default_preset(module: Any) -> str:
+    """The preset that an algorithm takes where none is named: the first."""
+    return next(iter(module.PRESETS))

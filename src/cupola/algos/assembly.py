@@ -6,13 +6,15 @@ from collections.abc import Callable
 from functools import partial
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from cupola import nets
 from cupola.algos.config import OnPolicyConfig, learning_rate
 from cupola.algos.learner import init_learner
 from cupola.core import critics
 from cupola.core.critics import Fit
-from cupola.core.minibatch import epoch
+from cupola.core.minibatch import draws, epoch
 from cupola.core.optimisers import adam, each
 from cupola.core.prediction import predict_change
 from cupola.core.samples import build_samples
@@ -45,8 +47,10 @@ def make_samples(
         batch.rollout,
         gamma=config.gamma,
         lam=config.lam,
+        lam_c=config.lam_c,
         time_limit=config.time_limit,
         endless=endless_costs(config, problem),
+        saturation=problem.saturation if config.action_density == "clipped" else (),
     )
 
 
@@ -57,16 +61,50 @@ def endless_costs(config: OnPolicyConfig, problem: Problem) -> tuple[bool, ...]:
     )
 
 
+def lambdas(config: OnPolicyConfig, problem: Problem) -> jax.Array:
+    """Lambda of the reward and of each cost, [1 + K]."""
+    return jnp.array([config.lam] + [config.lam_c] * len(problem.costs))
+
+
+def remembered(learner: Learner, samples: Samples) -> Learner:
+    """The learner with these samples in the memory of its critics, if they have one."""
+    if not learner.critic_memory:
+        return learner
+    memory = critics.remember(learner.critic_memory, samples.obs, samples.targets)
+    return learner._replace(critic_memory=memory)
+
+
+def critic_schedule(
+    learner: Learner, samples: Samples, key: jax.Array, config: OnPolicyConfig
+) -> tuple[tuple[jax.Array, jax.Array], np.ndarray]:
+    """With `critic_epochs`: what the critics learn from, observations and targets, and in which
+    order [E, steps, minibatch]. ``learner`` remembers the samples already."""
+    size = len(samples.obs)
+    data, first, total = (samples.obs, samples.targets), 0, size
+    if learner.critic_memory:
+        data = critics.recall(learner.critic_memory)
+        total = len(data[0])
+        first = total - int(learner.critic_memory.filled) * size
+    minibatch = min(config.critic_minibatch, size)
+    return data, draws(key, config.critic_epochs, size // minibatch, minibatch, first, total)
+
+
 def fit_critics(
-    state: Fit, samples: Samples, batch: Batch, order: jax.Array, *, config: OnPolicyConfig
+    state: Fit,
+    data: tuple[jax.Array, jax.Array],
+    batch: Batch,
+    order: jax.Array,
+    *,
+    config: OnPolicyConfig,
 ) -> Fit:
-    """The critics after one epoch in ``order`` [count, minibatch]."""
+    """The critics after one epoch of ``data``, observations and targets, in ``order`` [count,
+    minibatch]."""
     return Fit(
         *epoch(
             (state.critics, state.opt_state),
             lambda values, sample: critics.loss(values, sample[0], sample[1], config.value_l2),
             each(adam()),
-            (samples.obs, samples.targets),
+            data,
             order,
             learning_rate(config, batch.progress, "critics"),
         )
@@ -88,6 +126,6 @@ def make_prediction(
         samples,
         batch.rollout,
         gamma=config.gamma,
-        lam=config.lam,
+        lam=lambdas(config, problem),
         discounted=problem.discounted,
     )

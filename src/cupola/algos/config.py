@@ -27,7 +27,9 @@ class OnPolicyConfig:
     gamma: float = 0.99
     """Discount of the reward and of the costs."""
     lam: float = 0.95
-    """Lambda of generalised advantage estimation."""
+    """Lambda of generalised advantage estimation, for the reward."""
+    lam_c: float = 0.95
+    """Lambda of generalised advantage estimation, for the costs."""
     time_limit: TimeLimit = "bootstrap"
     """Whether the value goes on beyond an episode that the time limit cut."""
     cost_termination: Literal["terminal", "time_limit"] = "terminal"
@@ -41,11 +43,22 @@ class OnPolicyConfig:
     """Subtract the running mean of the observations and divide by their standard deviation."""
     obs_clip: float = 5.0
     """Bound on normalised observations."""
+    action_density: Literal["gaussian", "clipped"] = "gaussian"
+    """Density of actions beyond the point where an actuator saturates: the Gaussian's, or the
+    probability of all that lies beyond."""
     learning_rate: float = 3e-4
     lr_decay: Literal["all", "policy", "none"] = "all"
     """Which networks' learning rate falls linearly to zero over the training."""
     value_l2: float = 1e-3
     """Weight of the sum of squared parameters in the critics' loss."""
+    critic_lr: float = 0.0
+    """Learning rate of the critics; 0: learning_rate."""
+    critic_epochs: int = 0
+    """Passes of the critics, each over as many samples as a batch has; 0: the algorithm's own."""
+    critic_minibatch: int = 256
+    """Samples per step of the critics, at most a batch (critic_epochs above 0)."""
+    critic_memory: int = 0
+    """Earlier batches whose samples the critics go on learning from (critic_epochs above 0)."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -58,13 +71,20 @@ class OnPolicyConfig:
             f" num_envs={math.gcd(self.num_envs, self.batch_size)}.",
         )
         check(0 <= self.gamma < 1, f"gamma must lie in [0, 1), not {self.gamma}.")
-        check(0 <= self.lam <= 1, f"lam must lie in [0, 1], not {self.lam}.")
+        for name in ("lam", "lam_c"):
+            value = getattr(self, name)
+            check(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}.")
         check(
             len(self.hidden) > 0 and min(self.hidden) >= 1,
             "hidden needs at least one layer of at least one unit, for example hidden=(64, 64).",
         )
         check_positive(self, "learning_rate", "obs_clip", "last_layer_scale")
-        check_not_negative(self, "value_l2")
+        check_not_negative(self, "value_l2", "critic_lr", "critic_epochs", "critic_memory")
+        check_positive(self, "critic_minibatch")
+        check(
+            self.critic_memory == 0 or self.critic_epochs > 0,
+            "critic_memory needs critic_epochs above 0: the passes that draw from it.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +96,9 @@ class MinibatchConfig(OnPolicyConfig):
     """Epochs of a policy step, at most; the critics take as many as the first one took."""
     delta: float = math.inf
     """KL divergence that ends a policy step early; inf never does."""
+    check_every: int = 0
+    """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
+    looked at once per epoch and nothing is shortened."""
     max_grad_norm: float = 40.0
     """Bound on the norm of the policy's gradient."""
 
@@ -88,6 +111,7 @@ class MinibatchConfig(OnPolicyConfig):
         )
         check(self.epochs >= 1, f"epochs must be at least 1, not {self.epochs}.")
         check_positive(self, "delta", "max_grad_norm")
+        check_not_negative(self, "check_every")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +130,10 @@ class LagrangianConfig(CostConfig):
     """Number of last episodes in the mean cost return; 0: those that ended in the batch."""
     multiplier: Literal["integral", "pid"] = "integral"
     """Rule of the multipliers: they add up the violations, or follow a PID controller of them."""
+    violation: Literal["absolute", "relative"] = "absolute"
+    """What the rule sees: J^ - b, or (J^ - b) / max(J^, b), the same for costs of any size."""
+    aim: float = 1.0
+    """The rule steers to this share of the limit."""
     nu_init: float = 0.0
     """Multipliers at the start."""
     nu_max: float = 2.0
@@ -127,7 +155,7 @@ class LagrangianConfig(CostConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "multiplier_lr", "pid_delay")
+        check_positive(self, "multiplier_lr", "pid_delay", "aim")
         check_not_negative(self, "nu_max", "cost_window", "pid_kp", "pid_ki", "pid_kd")
         check(
             0 <= self.pid_smoothing < 1,
@@ -176,6 +204,12 @@ def learning_rate(
     config: OnPolicyConfig, progress: jax.Array, net: Literal["policy", "critics"]
 ) -> jax.Array:
     """The learning rate after ``progress`` in [0, 1) of the training."""
-    if config.lr_decay in ("all", net):
-        return config.learning_rate * (1 - jnp.asarray(progress))
-    return config.learning_rate * jnp.ones_like(progress)
+    base = (config.critic_lr if net == "critics" else 0.0) or config.learning_rate
+    return base * decay(config, progress, net)
+
+
+def decay(
+    config: OnPolicyConfig, progress: jax.Array, net: Literal["policy", "critics"]
+) -> jax.Array:
+    """The factor by which a learning rate has fallen."""
+    return 1 - jnp.asarray(progress) if config.lr_decay in ("all", net) else jnp.ones_like(progress)

@@ -7,20 +7,31 @@ Maximise J(pi) subject to J^{c_i}(pi) <= b_i. Each iteration, on samples of pi_k
                                          + sum_i nu_i rho_t C^i_t ]
 
 with rho_t = pi_theta(a_t|s_t) / pi_k(a_t|s_t) in both, g(eps, A) = (1 + eps sign A) A, and C^i_t
-the advantage of cost i, scaled. Both are minibatch Adam with one optimiser state, as in the
-authors' code. A step ends after the first epoch whose mean KL to pi_k, over the whole batch,
-exceeds delta; that epoch is kept. A projection that is not skipped takes at least one epoch.
+the advantage of cost i, scaled. Both are minibatch Adam, each with a trust region: a step ends when
+a look at its mean KL over the whole batch finds more than delta.
+
+What the default, the preset `steady`, has and Algorithm 1 has not:
+
+- C = alpha A^c (`projection_scale`). The improvement moves the policy by about alpha F^-1 g, F the
+  Fisher matrix and g the gradient of mean_t rho_t A_t, so that alpha = 2 KL(pi_{k+1/2}, pi_k) over
+  the gain mean_t (rho_t - 1) A_t. The projection moves it by -alpha nu F^-1 g_c. Together that is a
+  step up J - nu J^c: nu is in units of return per cost, whatever the learning rate, and both steps
+  shrink together. A is divided by its standard deviation, A^c by a running one.
+- The KL is looked at every few minibatches, and the projection has an optimiser of its own.
+- Where a limit is discounted, A^c is weighted with gamma^t, t the time in the episode
+  (`cost_weights`): it is the cost of the first steps that counts.
+- Critics that remember the last batches, and nu by a PID controller of the relative violation.
 
 The Lagrange multipliers nu_i >= 0 follow a rule (`multiplier`). J^_i is the cost return that was
 measured: the mean over the episodes that ended, discounted where the limit is.
 
-- `predicted`, the default, as the paper defines the projection: nu_i rises while the cost that the
-  batch predicts for pi_theta is above b_i, less a margin, and falls while it is below. It moves
-  before the first epoch of the projection and after each. Skipped where no cost of pi_{k+1/2} is
-  predicted above that.
 - `integral`, Algorithm 1 of the paper: nu_i <- clip(nu_i + eta (J^_i - b_i), 0, nu_max), once
-  before the projection. C = (1 - gamma lam)/(1 - gamma) A^c. Skipped where all nu are zero.
-- `pid`: the same with a PID controller of J^_i - b_i.
+  before the projection. Skipped where all nu are zero.
+- `pid`: the same with a PID controller.
+- `predicted`, as the paper defines the projection: nu_i rises while the cost that the batch
+  predicts for pi_theta is above b_i, less a margin, and falls while it is below. It moves before
+  the first epoch of the projection and after each. Skipped where no cost of pi_{k+1/2} is predicted
+  above that.
 
 Read this file, then algos/update.py (the order of an update, minibatch descent) and
 core/multipliers.py (the rules). Values of gamma, epochs and the rest: algos/config.py. Why each
@@ -30,7 +41,7 @@ switch is as it is, and what differs from the paper: docs/algorithms/cup.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal, NamedTuple
 
@@ -38,7 +49,7 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.config import LagrangianConfig, MinibatchConfig, learning_rate
+from cupola.algos.config import LagrangianConfig, MinibatchConfig, decay, learning_rate
 from cupola.algos.update import (
     Context,
     Stepped,
@@ -46,14 +57,16 @@ from cupola.algos.update import (
     context_of,
     descend,
     minibatch_algorithm,
+    scale_costs,
     update_multipliers,
 )
 from cupola.checks import check, check_not_negative, check_positive
 from cupola.core import distributions, multipliers, surrogates
-from cupola.core.advantages import horizon_factor, scale
+from cupola.core.advantages import Scaling, horizon_factor
 from cupola.core.divergences import kl_to
 from cupola.core.multipliers import MultiplierRule
-from cupola.core.samples import ratio, time_weights
+from cupola.core.optimisers import adam
+from cupola.core.samples import ratio, ratio_of, time_weights
 from cupola.types import Algorithm, Batch, Learner, Problem, Samples
 
 HELD_OUT = 0.2
@@ -61,16 +74,40 @@ HELD_OUT = 0.2
 
 It is the last stretch of time of all environments: samples lie in order of time.
 """
+ALPHA_MAX = 10.0
+"""Bound on alpha, whose estimate fails where an improvement gains nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(MinibatchConfig, LagrangianConfig):
-    """CUP's switches; the defaults are the preset `paper`."""
+    """CUP's switches; the defaults are the preset `steady`."""
 
+    batch_size: int = 10000
+    """Environment steps per iteration."""
+    lam_c: float = 0.9
+    """Lambda of generalised advantage estimation, for the costs."""
     cost_termination: Literal["terminal", "time_limit"] = "time_limit"
     """For costs with a discounted limit: a termination ends them, or counts as a time limit."""
-    delta: float = 0.02
+    action_density: Literal["gaussian", "clipped"] = "clipped"
+    """Density of actions beyond the point where an actuator saturates: the Gaussian's, or the
+    probability of all that lies beyond."""
+    minibatch_size: int = 500
+    value_l2: float = 0.0
+    """Weight of the sum of squared parameters in the critics' loss."""
+    critic_lr: float = 1e-3
+    """Learning rate of the critics; 0: learning_rate."""
+    critic_epochs: int = 16
+    """Passes of the critics, each over as many samples as a batch has; 0: as many epochs as the
+    improvement takes."""
+    critic_memory: int = 7
+    """Earlier batches whose samples the critics go on learning from (critic_epochs above 0)."""
+    delta: float = 0.01
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
+    check_every: int = 2
+    """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
+    looked at once per epoch and nothing is shortened."""
+    cost_advantage: Scaling = "running"
+    """Scaling of the cost advantages."""
     improvement: Literal["clip", "kl", "focops"] = "clip"
     """Objective of the improvement."""
     clip: float = 0.2
@@ -83,17 +120,42 @@ class Config(MinibatchConfig, LagrangianConfig):
     """KL(pi_theta || pi_{k+1/2}) as in the authors' code, or the reverse as in the paper's text."""
     projection_start: Literal["half", "start"] = "half"
     """Where the projection's descent begins: pi_{k+1/2}, or pi_k as Section 4.2 writes it."""
-    stop_reference: Literal["start", "half"] = "start"
+    stop_reference: Literal["start", "half"] = "half"
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
+    projection_delta: float = 0.02
+    """KL divergence that ends the projection early; 0: delta."""
+    projection_lr: float = 1e-4
+    """Learning rate of the projection; 0: learning_rate."""
+    projection_optimiser: Literal["own", "shared"] = "own"
+    """Adam of the projection: a new one each time, or the improvement's with its memory."""
+    projection_scale: Literal["improvement", "horizon"] = "improvement"
+    """Factor on the cost advantages: alpha, the length of the improvement's step, or
+    (1 - gamma lam_c) / (1 - gamma)."""
+    cost_weights: Literal["time", "uniform"] = "time"
+    """Weights of the samples of a cost with a discounted limit: gamma^t, or all alike."""
     beta: float = 0.0
     """Weight of sum_i nu_i sqrt(mean KL(pi_k || pi_theta)) in the projection's loss."""
-    multiplier: Literal["integral", "pid", "predicted"] = "predicted"  # type: ignore[assignment]
+    multiplier: Literal["integral", "pid", "predicted"] = "pid"  # type: ignore[assignment]
     """Rule of the multipliers: integral of the violations, PID controller, or prediction."""
+    violation: Literal["absolute", "relative"] = "relative"
+    """What the rule sees: J^ - b, or (J^ - b) / max(J^, b), the same for costs of any size."""
+    nu_init: float = 0.5
+    """Multipliers at the start."""
+    nu_max: float = 100.0
+    """Bound on the multipliers."""
+    pid_kp: float = 1.0
+    """Gain on the smoothed violation (multiplier=pid)."""
+    pid_ki: float = 0.02
+    """Gain on the sum of violations (multiplier=pid)."""
+    pid_kd: float = 0.0
+    """Gain on the rise of the smoothed cost (multiplier=pid)."""
+    pid_smoothing: float = 0.5
+    """Weight of the past in both averages (multiplier=pid)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "clip", "temperature")
-        check_not_negative(self, "alpha", "beta")
+        check_not_negative(self, "alpha", "beta", "projection_delta", "projection_lr")
         fitted = self.batch_size - self.held_out
         check(
             self.minibatch_size <= fitted,
@@ -112,23 +174,43 @@ class Config(MinibatchConfig, LagrangianConfig):
         )
 
 
+PAPER = Config(
+    batch_size=5000,
+    lam_c=0.95,
+    cost_termination="terminal",
+    action_density="gaussian",
+    minibatch_size=64,
+    value_l2=1e-3,
+    critic_lr=0.0,
+    critic_epochs=0,
+    critic_memory=0,
+    delta=0.02,
+    check_every=0,
+    cost_advantage="standardise",
+    projection_delta=0.0,
+    projection_lr=0.0,
+    projection_optimiser="shared",
+    projection_scale="horizon",
+    cost_weights="uniform",
+    multiplier="integral",
+    violation="absolute",
+    nu_init=0.0,
+    nu_max=2.0,
+    stop_reference="start",
+)
+"""The paper's table and Algorithm 1; where they say nothing, the authors' code."""
+
 PRESETS = {
-    "paper": Config(),
-    "release": Config(
-        batch_size=2048,
-        num_envs=16,
-        time_limit="terminal",
-        cost_termination="terminal",
-        multiplier="integral",
-    ),
-    "omnisafe": Config(
+    "steady": Config(),
+    "paper": PAPER,
+    "release": replace(PAPER, batch_size=2048, num_envs=16, time_limit="terminal"),
+    "omnisafe": replace(
+        PAPER,
         batch_size=20000,
         epochs=40,
-        cost_termination="terminal",
         delta=0.01,
         stop_reference="half",
         cost_advantage="centre",
-        multiplier="integral",
         multiplier_optimiser="adam",
         multiplier_lr=0.035,
         cost_window=100,
@@ -136,6 +218,7 @@ PRESETS = {
         log_std=0.0,
         last_layer_scale=1.0,
     ),
+    "predicted": replace(PAPER, cost_termination="time_limit", multiplier="predicted"),
 }
 
 
@@ -170,7 +253,7 @@ def improvement_loss(
 ) -> jax.Array:
     """What step 1 minimises on a minibatch."""
     mean, log_std = nets.apply_policy(policy, sample.obs)
-    rho = jnp.exp(distributions.log_prob(mean, log_std, sample.actions) - sample.log_prob)
+    rho = ratio_of(mean, log_std, sample)
     if config.improvement == "clip":
         return -jnp.mean(surrogates.clipped(rho, sample.adv_r, config.clip))
     if config.improvement == "kl":
@@ -199,14 +282,11 @@ def project(
     half = update_multipliers(half, batch, config, problem)
     log_std = start.policy.log_std
     half_mean, half_log_std = nets.apply_policy(half.policy, samples.obs)
-    costs = (
-        predicted_costs(half, samples, batch, config, problem)
-        if config.multiplier == "predicted"
-        else measured_costs(half, samples, config)
-    )
-    target = Target(
-        samples.obs, samples.actions, samples.log_prob, samples.mean, half_mean, costs.adv_c
-    )
+    if config.multiplier == "predicted":
+        costs = predicted_costs(half, samples, batch, config, problem)
+    else:
+        half, costs = measured_costs(half, start, samples, config, problem)
+    target = Target(samples._replace(adv_c=costs.adv_c), half_mean)
     stop_at_start = config.stop_reference == "start"
     reference = (samples.mean, log_std) if stop_at_start else (half_mean, half_log_std)
     origin = half.policy
@@ -214,19 +294,25 @@ def project(
         origin = jax.tree.map(
             lambda old, new: jnp.where(costs.active, old, new), start.policy, half.policy
         )
+    own = config.projection_optimiser == "own"
+    optimiser = adam(config.max_grad_norm).init(origin) if own else half.policy_opt
+    rate = (config.projection_lr or config.learning_rate) * decay(config, batch.progress, "policy")
     descent = descend(
-        begin(origin, half.policy_opt, costs.next_nu(half.nu, half.policy)),
+        begin(origin, optimiser, costs.next_nu(half.nu, half.policy)),
         partial(projection_loss, half_log_std=half_log_std, config=config),
         context_of(start, batch, config, problem),
         target,
         orders,
         config,
-        learning_rate(config, batch.progress, "policy"),
+        rate,
         divergence=kl_to(samples.obs, *reference),
+        delta=config.projection_delta,
         next_nu=costs.next_nu,
         active=costs.active,
     )
-    end = half._replace(policy=descent.policy, policy_opt=descent.opt_state, nu=descent.nu)
+    end = half._replace(policy=descent.policy, nu=descent.nu)
+    if not own:
+        end = end._replace(policy_opt=descent.opt_state)
     report = {"kl_project": descent.kl, "epochs_project": descent.epochs}
     return Stepped(end, report, descent.epochs, descent.trace)
 
@@ -234,29 +320,26 @@ def project(
 class Target(NamedTuple):
     """What step 2 sees of a sample."""
 
-    obs: jax.Array  # [B, O]
-    actions: jax.Array  # [B, A]
-    log_prob: jax.Array  # [B], under pi_k
-    mean: jax.Array  # [B, A], of pi_k
+    samples: Samples  # whose adv_c are C of the docstring
     half_mean: jax.Array  # [B, A], of pi_{k+1/2}
-    adv_c: jax.Array  # [B, K], C of the docstring
 
 
 def projection_loss(
     policy: nets.Policy,
-    sample: Target,
+    target: Target,
     context: Context,
     *,
     half_log_std: nets.LogStd,
     config: Config,
 ) -> jax.Array:
     """What step 2 minimises on a minibatch."""
+    sample = target.samples
     mean, log_std = nets.apply_policy(policy, sample.obs)
-    rho = jnp.exp(distributions.log_prob(mean, log_std, sample.actions) - sample.log_prob)
+    rho = ratio_of(mean, log_std, sample)
     if config.projection_kl == "new_half":
-        distance = distributions.kl(mean, log_std, sample.half_mean, half_log_std)
+        distance = distributions.kl(mean, log_std, target.half_mean, half_log_std)
     else:
-        distance = distributions.kl(sample.half_mean, half_log_std, mean, log_std)
+        distance = distributions.kl(target.half_mean, half_log_std, mean, log_std)
     loss = jnp.mean(distance + rho * (sample.adv_c @ context.nu))
     if config.beta > 0:
         from_start = jnp.mean(distributions.kl(sample.mean, context.log_std, mean, log_std))
@@ -272,10 +355,30 @@ class Costs(NamedTuple):
     active: jax.Array  # [] bool: is there anything to project?
 
 
-def measured_costs(half: Learner, samples: Samples, config: Config) -> Costs:
+def measured_costs(
+    half: Learner, start: Learner, samples: Samples, config: Config, problem: Problem
+) -> tuple[Learner, Costs]:
     """With the rules `integral` and `pid`: nu stays as it is during the projection."""
-    adv_c = horizon_factor(config.gamma, config.lam) * scale(samples.adv_c, config.cost_advantage)
-    return Costs(adv_c, lambda nu, policy: nu, jnp.any(half.nu > 0))
+    adv_c = samples.adv_c
+    if config.cost_weights == "time" and any(problem.discounted):
+        weights = time_weights(samples, config.gamma, problem.discounted)
+        adv_c = weights / jnp.mean(weights, axis=0) * adv_c
+    half, adv_c = scale_costs(half, adv_c, config)
+    factor = jnp.asarray(horizon_factor(config.gamma, config.lam_c))
+    if config.projection_scale == "improvement":
+        factor = improvement_length(half.policy, start.policy, samples)
+    return half, Costs(factor * adv_c, lambda nu, policy: nu, jnp.any(half.nu > 0))
+
+
+def improvement_length(half: nets.Policy, start: nets.Policy, samples: Samples) -> jax.Array:
+    """alpha of the docstring: 2 KL(pi_{k+1/2}, pi_k) / mean_t (rho_t - 1) A_t.
+
+    For a step d = alpha F^-1 g the KL is d'Fd / 2 = alpha^2 g'F^-1 g / 2 and the gain g'd = alpha
+    g'F^-1 g. Both are of the samples that the step was fitted to, so that noise enters both.
+    """
+    kl = kl_to(samples.obs, samples.mean, start.log_std)(half)
+    gain = jnp.mean((ratio(half, samples) - 1) * samples.adv_r)
+    return jnp.clip(2 * kl / jnp.maximum(gain, 1e-8), 0.0, ALPHA_MAX)
 
 
 def predicted_costs(
@@ -300,7 +403,7 @@ def predicted_costs(
     # A cost return that is not known yet counts as far below its limit: its nu becomes 0.
     violation = jnp.where(jnp.isnan(gap), -jnp.inf, gap)
     # As strong as the bound of the other rules, whose C carries that factor.
-    nu_max = config.nu_max * horizon_factor(config.gamma, config.lam)
+    nu_max = config.nu_max * horizon_factor(config.gamma, config.lam_c)
 
     # Held-out samples: on those that it was fitted to, a policy looks better than it is.
     last = slice(-config.held_out, None)

@@ -21,6 +21,7 @@ from cupola.algos.config import LagrangianConfig, MinibatchConfig
 from cupola.algos.update import Context, one_loss
 from cupola.checks import check_positive
 from cupola.core import distributions
+from cupola.core.samples import ratio_of
 from cupola.types import Algorithm, Problem, Samples
 
 
@@ -49,7 +50,7 @@ PRESETS = {
 def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
     """What is minimised on a minibatch."""
     mean, log_std = nets.apply_policy(policy, sample.obs)
-    rho = jnp.exp(distributions.log_prob(mean, log_std, sample.actions) - sample.log_prob)
+    rho = ratio_of(mean, log_std, sample)
     divergence = distributions.kl(mean, log_std, sample.mean, context.log_std)
     inside = jax.lax.stop_gradient(divergence <= config.indicator)
     advantage = sample.adv_r - sample.adv_c @ context.nu

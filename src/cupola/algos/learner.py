@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.config import LagrangianConfig, MinibatchConfig, OnPolicyConfig
+from cupola.algos.config import CostConfig, LagrangianConfig, MinibatchConfig, OnPolicyConfig
+from cupola.core.critics import empty_memory
 from cupola.core.optimisers import adam, each
 from cupola.types import Learner, Problem
 
@@ -37,5 +38,20 @@ def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Le
         nu=nu,
         multiplier_state=(
             config.multiplier_rule().init(nu) if isinstance(config, LagrangianConfig) else ()
+        ),
+        critic_memory=(
+            empty_memory(
+                1 + config.critic_memory,
+                config.batch_size,
+                problem.obs_size,
+                1 + len(problem.costs),
+            )
+            if config.critic_memory
+            else ()
+        ),
+        cost_variance=(
+            jnp.zeros(len(problem.costs))
+            if isinstance(config, CostConfig) and config.cost_advantage == "running"
+            else ()
         ),
     )

@@ -18,8 +18,7 @@ from cupola import nets
 from cupola.algos.config import LagrangianConfig, TrustRegionConfig
 from cupola.algos.trpo import ascend
 from cupola.algos.trust_region import trust_region_algorithm
-from cupola.algos.update import update_multipliers
-from cupola.core.advantages import scale
+from cupola.algos.update import scale_costs, update_multipliers
 from cupola.core.samples import ratio
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem, Samples
 
@@ -45,7 +44,8 @@ def step(
     learner: Learner, samples: Samples, batch: Batch, *, config: Config, problem: Problem
 ) -> tuple[Learner, Metrics]:
     learner = update_multipliers(learner, batch, config, problem)
-    samples = samples._replace(adv_c=scale(samples.adv_c, config.cost_advantage))
+    learner, adv_c = scale_costs(learner, samples.adv_c, config)
+    samples = samples._replace(adv_c=adv_c)
     policy, search = ascend(
         learner.policy, samples, lambda policy: loss(policy, samples, learner.nu), config
     )

@@ -1,6 +1,7 @@
 """One update by a trust-region step, from a batch of pi_k to a new learner.
 
-The policy takes one step on the whole batch; the critics take full-batch steps. They take longest,
+The policy takes one step on the whole batch; the critics take full-batch steps, or `critic_epochs`
+passes in minibatches. They take longest,
 so the reward's critic is fitted on a second core where there is one. Samples and prediction are
 those of every algorithm: algos/assembly.py.
 """
@@ -14,7 +15,13 @@ from typing import TypeAlias
 import jax
 import numpy as np
 
-from cupola.algos.assembly import fit_critics, make_algorithm, with_critics
+from cupola.algos.assembly import (
+    critic_schedule,
+    fit_critics,
+    make_algorithm,
+    remembered,
+    with_critics,
+)
 from cupola.algos.config import TrustRegionConfig
 from cupola.core.critics import Background, Fit
 from cupola.types import Algorithm, Batch, Learner, Metrics, Problem, Samples
@@ -36,10 +43,17 @@ def trust_region_algorithm(
         whole = np.arange(len(samples.obs), dtype=np.int32)
         order = np.broadcast_to(whole, (config.value_iterations, len(whole)))
 
+        learner = remembered(learner, samples)
+        obs, targets = samples.obs, samples.targets
+        if config.critic_epochs:
+            (obs, targets), orders = critic_schedule(learner, samples, key, config)
+            order = orders.reshape(-1, orders.shape[-1])
+
         def fitted(which: slice) -> Fit:
-            chosen = samples._replace(targets=samples.targets[:, which])
             start = Fit.start(learner.critics, learner.critic_opt).part(which)
-            return jax.block_until_ready(critic_steps(start, chosen, batch, order))
+            return jax.block_until_ready(
+                critic_steps(start, (obs, targets[:, which]), batch, order)
+            )
 
         with Background(lambda: fitted(slice(0, 1)), cores) as reward:
             moved, metrics = policy_step(learner, samples, batch)

@@ -4,7 +4,8 @@
 2. first step   theta_k -> theta_{k+1/2}: minibatch Adam, at most ``epochs`` epochs
 3. second step  theta_{k+1/2} -> theta_{k+1}: optional; CUP's projection
 4. critics      as many epochs as the first step took, on the same samples, as in the authors' code;
-                beside 2 and 3 on a second core if there is one, else after them
+                or `critic_epochs` passes, on these samples and a memory of earlier ones. Beside 2
+                and 3 on a second core if there is one, else after them
 5. prediction   by how much return and costs should change with the new policy; only for the metrics
 
 1 and 5 are those of every algorithm (`make_algorithm` in algos/assembly.py). An algorithm supplies
@@ -25,7 +26,13 @@ import numpy as np
 import optax
 
 from cupola import nets
-from cupola.algos.assembly import fit_critics, make_algorithm, with_critics
+from cupola.algos.assembly import (
+    critic_schedule,
+    fit_critics,
+    make_algorithm,
+    remembered,
+    with_critics,
+)
 from cupola.algos.config import CostConfig, LagrangianConfig, MinibatchConfig, learning_rate
 from cupola.core import critics
 from cupola.core.advantages import scale, scale_level
@@ -34,6 +41,13 @@ from cupola.core.divergences import Divergence, kl_to
 from cupola.core.minibatch import epoch, shuffles
 from cupola.core.optimisers import adam
 from cupola.types import Algorithm, Batch, Learner, Metrics, Params, Problem, Samples
+
+BEYOND = 1.2
+"""Share of delta that a descent may end at where the KL is looked at within an epoch."""
+SHORTEN = 0.8
+"""Factor by which a descent beyond that is shortened until it is within."""
+VARIANCE_RATE = 0.1
+"""Share of a batch in the running variance of the cost advantages."""
 
 
 class Context(NamedTuple):
@@ -49,8 +63,8 @@ class Stepped(NamedTuple):
 
     learner: Learner
     metrics: Metrics
-    epochs: jax.Array  # [], that the step took
-    trace: jax.Array  # [E], the KL after each epoch; NaN where none was taken
+    epochs: jax.Array  # [], that the step took or began
+    trace: jax.Array  # [looks], the KL at each look at it; NaN where none was taken
 
 
 Loss: TypeAlias = Callable[[nets.Policy, Samples, Context], jax.Array]
@@ -79,14 +93,24 @@ def minibatch_algorithm(
     ) -> tuple[Learner, Metrics]:
         policy_key, critic_key = jax.random.split(key)
         orders = policy_orders(policy_key, len(samples.obs))
+        learner = remembered(learner, samples)
+        data = (samples.obs, samples.targets)
+        if config.critic_epochs:
+            data, critic_orders = critic_schedule(learner, samples, critic_key, config)
+        else:
+            size = len(samples.obs)
+            critic_orders = shuffles(critic_key, config.epochs, size, config.minibatch_size)
         with critics.Epochs(
-            lambda state, order: critic_epoch(state, samples, batch, order),
+            lambda state, order: critic_epoch(state, data, batch, order),
             Fit.start(learner.critics, learner.critic_opt),
-            shuffles(critic_key, config.epochs, len(samples.obs), config.minibatch_size),
+            critic_orders,
             cores,
         ) as fitting:
+            if config.critic_epochs:
+                fitting.keep(config.critic_epochs)
             moved, metrics, taken, _ = first_step(learner, samples, batch, orders[0])
-            fitting.keep(int(taken))  # the critics run ahead; later epochs are thrown away
+            if not config.critic_epochs:
+                fitting.keep(int(taken))  # the critics run ahead; later epochs are thrown away
             if second_step:
                 end = second_step(moved, learner, samples, batch, orders[1])
                 moved, more, _, _ = jax.block_until_ready(end)
@@ -133,9 +157,11 @@ def descend_loss(
         learner = update_multipliers(learner, batch, config, problem)
     context = context_of(learner, batch, config, problem)
     if isinstance(config, CostConfig):
-        scaling, raw = config.cost_advantage, samples.adv_c
-        context = context._replace(violation=scale_level(context.violation, raw, scaling))
-        samples = samples._replace(adv_c=scale(raw, scaling))
+        raw = samples.adv_c
+        learner, scaled = scale_costs(learner, raw, config)
+        level = scale_level(context.violation, raw, config.cost_advantage, learner.cost_variance)
+        context = context._replace(violation=level)
+        samples = samples._replace(adv_c=scaled)
     end = descend(
         begin(learner.policy, learner.policy_opt, learner.nu),
         loss,
@@ -157,8 +183,8 @@ class Descent(NamedTuple):
     opt_state: optax.OptState
     nu: jax.Array  # [K]
     kl: jax.Array  # [], mean KL that the stopping rule saw last
-    epochs: jax.Array  # [], epochs taken
-    trace: jax.Array  # [E], kl after each epoch; NaN where none was taken or it was not looked at
+    epochs: jax.Array  # [], epochs taken or begun
+    trace: jax.Array  # [looks], kl at each look at it; NaN where there was none
 
 
 def begin(policy: nets.Policy, opt_state: optax.OptState, nu: jax.Array) -> Descent:
@@ -176,19 +202,24 @@ def descend(
     rate: jax.Array,
     *,
     divergence: Divergence,
+    delta: float | None = None,
     next_nu: Callable[[jax.Array, nets.Policy], jax.Array] = lambda nu, policy: nu,
     active: jax.Array | bool = True,
 ) -> Descent:
-    """Adam on ``data`` (leaves [B, ...]) until an epoch ends with a divergence above delta.
+    """Adam on ``data`` (leaves [B, ...]) until a look at the divergence finds it above delta.
 
-    ``orders`` [E, count, minibatch] say which samples each step takes. ``next_nu`` gives the
-    multipliers of the next epoch. Where not ``active``, no epoch is taken. Without a bound (delta =
-    inf) the divergence is only taken at the end.
+    ``orders`` [E, count, minibatch] say which samples each step takes. The divergence is looked at
+    after every epoch, or every `check_every` minibatches; then a descent that ends beyond
+    `BEYOND` delta is shortened to that. ``next_nu`` gives the multipliers after each look. Where
+    not ``active``, nothing is done. Without a bound (delta = inf) the divergence is only taken at
+    the end.
     """
-    bounded = config.delta < math.inf
+    delta = delta or config.delta
+    bounded = delta < math.inf
     optimiser = adam(config.max_grad_norm)
+    orders, looks = between_looks(orders, config.check_every)
 
-    def one_epoch(state: Descent) -> Descent:
+    def one_stretch(state: Descent) -> Descent:
         def reported(policy: nets.Policy, sample: Params) -> tuple[jax.Array, jax.Array]:
             value = loss(policy, sample, context._replace(nu=state.nu))
             return value, value
@@ -200,24 +231,76 @@ def descend(
         return Descent(policy, opt_state, next_nu(state.nu, policy), kl, state.epochs + 1, trace)
 
     def goes_on(state: Descent) -> jax.Array:
-        return active & (state.epochs < len(orders)) & (state.kl <= config.delta)
+        return active & (state.epochs < len(orders)) & (state.kl <= delta)
 
     start = start._replace(trace=jnp.full(len(orders), jnp.nan, start.kl.dtype))
-    end = jax.lax.while_loop(goes_on, one_epoch, start)
-    if bounded:
-        return end
-    return end._replace(kl=jnp.where(end.epochs > 0, divergence(end.policy), 0.0))
+    end = jax.lax.while_loop(goes_on, one_stretch, start)  # its epochs are stretches here
+    if not bounded:
+        end = end._replace(kl=jnp.where(end.epochs > 0, divergence(end.policy), 0.0))
+    elif config.check_every:
+        policy, kl = shortened(start.policy, end.policy, end.kl, divergence, BEYOND * delta)
+        end = end._replace(policy=policy, kl=kl)
+    return end._replace(epochs=-(-end.epochs // looks))
+
+
+def between_looks(orders: jax.Array, check_every: int) -> tuple[jax.Array, int]:
+    """Orders [E, count, minibatch] cut into stretches [E looks, steps, minibatch], and how many
+    looks an epoch has; a remainder of an epoch that fills no stretch is left out."""
+    count, minibatch = orders.shape[1:]
+    steps = min(check_every, count) if check_every else count
+    looks = count // steps
+    return orders[:, : looks * steps].reshape(-1, steps, minibatch), looks
+
+
+def shortened(
+    start: nets.Policy,
+    end: nets.Policy,
+    kl: jax.Array,
+    divergence: Divergence,
+    bound: float,
+) -> tuple[nets.Policy, jax.Array]:
+    """The way from ``start`` to ``end``, as far as the divergence stays within the bound; ``kl`` is
+    that of ``end``. The divergence of ``start`` must be within it."""
+
+    def at(share: jax.Array) -> nets.Policy:
+        return jax.tree.map(lambda a, b: a + share * (b - a), start, end)
+
+    def shorter(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        share = SHORTEN * state[0]
+        return share, divergence(at(share))
+
+    share, kl = jax.lax.while_loop(lambda state: state[1] > bound, shorter, (jnp.ones_like(kl), kl))
+    policy = jax.tree.map(lambda a, b: jnp.where(share < 1, a, b), at(share), end)
+    return policy, kl
+
+
+def scale_costs(
+    learner: Learner, adv_c: jax.Array, config: CostConfig
+) -> tuple[Learner, jax.Array]:
+    """Cost advantages [B, K] as losses take them; the learner with the running variance moved."""
+    if config.cost_advantage == "running":
+        now, before = jnp.var(adv_c, axis=0), learner.cost_variance
+        variance = jnp.where(before > 0, before + VARIANCE_RATE * (now - before), now)
+        learner = learner._replace(cost_variance=variance)
+    return learner, scale(adv_c, config.cost_advantage, learner.cost_variance)
 
 
 def update_multipliers(
     learner: Learner, batch: Batch, config: LagrangianConfig, problem: Problem
 ) -> Learner:
     """The learner after one step of the multipliers' rule on the measured cost returns."""
-    measured, limits = jnp.asarray(batch.cost_returns), jnp.asarray(problem.limits)
+    measured, limits = jnp.asarray(batch.cost_returns), config.aim * jnp.asarray(problem.limits)
+    if config.violation == "relative":
+        measured, limits = relative_violation(measured, limits), jnp.zeros_like(limits)
     nu, state = config.multiplier_rule().update(
         learner.nu, learner.multiplier_state, measured, limits
     )
     return learner._replace(nu=nu, multiplier_state=state)
+
+
+def relative_violation(costs: jax.Array, limits: jax.Array) -> jax.Array:
+    """(J - b) / max(J, b), between -1 and 1, of costs and limits [K]; NaN where J is not known."""
+    return (costs - limits) / jnp.maximum(jnp.maximum(costs, limits), 1e-12)
 
 
 def context_of(

@@ -51,7 +51,8 @@ def parse_train(args: Sequence[str]) -> Any:
             " (see 'cupola list')."
         )
     module = algos.load_algorithm(positional[0] if positional else "cup")
-    preset = option_value(args, "--preset") or "paper"
+    standard = algos.default_preset(module)
+    preset = option_value(args, "--preset") or standard
     if preset not in module.PRESETS:
         raise unknown("preset", preset, module.PRESETS)
     kind = dataclasses.make_dataclass(
@@ -83,7 +84,7 @@ def parse_train(args: Sequence[str]) -> Any:
             (
                 "preset",
                 Annotated[str, arg(help=f"One of {', '.join(module.PRESETS)}.")],
-                "paper",
+                standard,
             ),
             ("options", Annotated[RunOptions, arg(name="")], RunOptions()),
             ("algorithm", Annotated[module.Config, arg(name="")], module.PRESETS[preset]),

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 TimeLimit: TypeAlias = Literal["bootstrap", "terminal"]
-Scaling: TypeAlias = Literal["standardise", "centre", "none"]
+Scaling: TypeAlias = Literal["standardise", "running", "centre", "none"]
 
 
 def gae(
@@ -19,13 +19,13 @@ def gae(
     truncated: jax.Array,
     *,
     gamma: float,
-    lam: float,
+    lam: float | jax.Array,
     time_limit: TimeLimit = "bootstrap",
 ) -> jax.Array:
     """A_t = sum_l (gamma lam)^l delta_{t+l}, delta_t = x_t + gamma V(s_{t+1}) - V(s_t).
 
     ``signals``, ``values``, ``next_values`` [T, N, ...]; ``terminated``, ``truncated`` [T, N], or
-    [T, N, ...] where signals differ in it.
+    [T, N, ...] where signals differ in it. ``lam`` is one number, or one for each of the last axis.
     ``next_values`` are those of the final observation where an episode ended. Both kinds of
     ending cut the sum; ``terminated`` also cuts the bootstrap, ``truncated`` only with
     ``time_limit="terminal"``.
@@ -53,7 +53,9 @@ def gae(
     return advantages
 
 
-def td_residuals(advantages: jax.Array, ended: jax.Array, *, gamma: float, lam: float) -> jax.Array:
+def td_residuals(
+    advantages: jax.Array, ended: jax.Array, *, gamma: float, lam: float | jax.Array
+) -> jax.Array:
     """delta_t = A_t - gamma lam A_{t+1}, the inverse of `gae`; A_{t+1} is 0 where t ended.
 
     ``advantages`` [T, N, R], ``ended`` [T, N].
@@ -67,22 +69,35 @@ def horizon_factor(gamma: float, lam: float) -> float:
     return (1 - gamma * lam) / (1 - gamma)
 
 
-def scale(advantages: jax.Array, scaling: Scaling) -> jax.Array:
-    """Advantages [B, ...] centred, and divided by their standard deviation, along the samples."""
-    if scaling == "none":
-        return advantages
-    centred = advantages - jnp.mean(advantages, axis=0)
-    if scaling == "centre":
-        return centred
-    return centred / spread(advantages)
+def scale(advantages: jax.Array, scaling: Scaling, running: jax.Array | None = None) -> jax.Array:
+    """Advantages [B, ...] centred, and divided by their standard deviation, along the samples.
+
+    With `running` the deviation is the root of the ``running`` variance [...].
+    """
+    return (advantages - shift(advantages, scaling)) / divisor(advantages, scaling, running)
 
 
-def scale_level(level: jax.Array, advantages: jax.Array, scaling: Scaling) -> jax.Array:
+def scale_level(
+    level: jax.Array, advantages: jax.Array, scaling: Scaling, running: jax.Array | None = None
+) -> jax.Array:
     """A level [...] of mean_t rho_t A_t, in the unit of the scaled advantages of [B, ...]."""
-    if scaling == "none":
-        return level
-    shifted = level + jnp.mean(advantages, axis=0)
-    return shifted if scaling == "centre" else shifted / spread(advantages)
+    return (level + shift(advantages, scaling)) / divisor(advantages, scaling, running)
+
+
+def shift(advantages: jax.Array, scaling: Scaling) -> jax.Array | float:
+    """What a scaling subtracts, [...]."""
+    return 0.0 if scaling == "none" else jnp.mean(advantages, axis=0)
+
+
+def divisor(
+    advantages: jax.Array, scaling: Scaling, running: jax.Array | None = None
+) -> jax.Array | float:
+    """What a scaling divides by, [...]."""
+    if scaling in ("none", "centre"):
+        return 1.0
+    if scaling == "running" and running is not None:
+        return jnp.maximum(jnp.sqrt(running), 1e-8)
+    return spread(advantages)
 
 
 def spread(advantages: jax.Array) -> jax.Array:

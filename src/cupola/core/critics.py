@@ -14,7 +14,7 @@ import numpy as np
 import optax
 
 from cupola import nets
-from cupola.types import Params
+from cupola.types import CriticMemory, Params
 
 Result = TypeVar("Result")
 
@@ -53,6 +53,33 @@ def loss(
     penalty = sum(jnp.sum(leaf**2) for leaf in jax.tree.leaves(critics))
     errors = losses(critics, obs, targets)
     return jnp.sum(errors) + l2 * penalty, errors
+
+
+def empty_memory(batches: int, samples: int, obs: int, targets: int) -> CriticMemory:
+    """A memory of that many batches, without samples yet. float16 is exact enough for normalised
+    observations, and halves what a checkpoint holds."""
+    return CriticMemory(
+        jnp.zeros((batches, samples, obs), jnp.float16),
+        jnp.zeros((batches, samples, targets)),
+        jnp.int32(0),
+    )
+
+
+def remember(memory: CriticMemory, obs: jax.Array, targets: jax.Array) -> CriticMemory:
+    """The memory with ``obs`` [B, O] and ``targets`` [B, 1 + K], and without its oldest batch."""
+    return CriticMemory(
+        jnp.concatenate([memory.obs[1:], obs[None].astype(jnp.float16)]),
+        jnp.concatenate([memory.targets[1:], targets[None]]),
+        jnp.minimum(memory.filled + 1, len(memory.obs)),
+    )
+
+
+def recall(memory: CriticMemory) -> tuple[jax.Array, jax.Array]:
+    """Observations [M B, O] and targets [M B, 1 + K], the newest last."""
+    batches, samples = memory.targets.shape[:2]
+    flat = (leaf.reshape(batches * samples, -1) for leaf in (memory.obs, memory.targets))
+    obs, targets = flat
+    return obs.astype(targets.dtype), targets
 
 
 class Background(Generic[Result]):

@@ -15,11 +15,13 @@ from cupola.core import categorical, gaussian
 from cupola.nets import LogStd
 
 
-def log_prob(mean: jax.Array, log_std: LogStd, value: jax.Array) -> jax.Array:
-    """Log density, or log probability, of ``value`` [..., A]: [...]."""
+def log_prob(
+    mean: jax.Array, log_std: LogStd, value: jax.Array, side: jax.Array | None = None
+) -> jax.Array:
+    """Log density, or log probability, of ``value`` [..., A]: [...]; ``side`` as in `gaussian`."""
     if log_std is None:
         return categorical.log_prob(mean, value)
-    return gaussian.log_prob(mean, log_std, value)
+    return gaussian.log_prob(mean, log_std, value, side)
 
 
 def kl(mean_p: jax.Array, log_std_p: LogStd, mean_q: jax.Array, log_std_q: LogStd) -> jax.Array:

@@ -7,12 +7,23 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.stats import norm
 
 
-def log_prob(mean: jax.Array, log_std: jax.Array, value: jax.Array) -> jax.Array:
-    """Log density of ``value`` [..., A], summed over the action axis: [...]."""
+def log_prob(
+    mean: jax.Array, log_std: jax.Array, value: jax.Array, side: jax.Array | None = None
+) -> jax.Array:
+    """Log density of ``value`` [..., A], summed over the action axis: [...].
+
+    ``side`` [..., A] is 1 or -1 where ``value`` is the bound that a sample was cut at, above or
+    below, and 0 elsewhere. There the probability of all that lies beyond the bound stands for the
+    density (Fujita and Maeda 2018): how far beyond it a sample lay made no difference.
+    """
     z = (value - mean) * jnp.exp(-log_std)
-    return jnp.sum(-0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi), axis=-1)
+    density = -0.5 * z**2 - log_std - 0.5 * math.log(2 * math.pi)
+    if side is not None:
+        density = jnp.where(side == 0, density, norm.logcdf(-side * z))
+    return jnp.sum(density, axis=-1)
 
 
 def kl(

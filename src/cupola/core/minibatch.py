@@ -24,6 +24,18 @@ def shuffles(key: jax.Array, epochs: int, size: int, minibatch: int) -> np.ndarr
     return orders.reshape(epochs, count, minibatch).astype(np.int32)
 
 
+def draws(
+    key: jax.Array, epochs: int, steps: int, minibatch: int, first: int, size: int
+) -> np.ndarray:
+    """Indices [epochs, steps, minibatch] in [first, size), in a random order, each as often as
+    every other one, give or take once."""
+    rng = np.random.Generator(np.random.Philox(np.asarray(jax.random.key_data(key)).tolist()))
+    wanted = epochs * steps * minibatch
+    passes = -(-wanted // (size - first))
+    order = np.concatenate([rng.permutation(size - first) for _ in range(passes)])[:wanted]
+    return (first + order).reshape(epochs, steps, minibatch).astype(np.int32)
+
+
 def epoch(
     at: tuple[Params, optax.OptState],
     loss: Callable[[Params, Params], tuple[jax.Array, jax.Array]],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from cupola import nets
@@ -16,7 +17,7 @@ def predict_change(
     rollout: Rollout,
     *,
     gamma: float,
-    lam: float,
+    lam: float | jax.Array,
     discounted: tuple[bool, ...],
 ) -> Prediction:
     """The prediction for the updated ``policy``, from the samples of the old one.

@@ -19,13 +19,16 @@ def build_samples(
     gamma: float,
     lam: float,
     time_limit: TimeLimit,
+    lam_c: float | None = None,
     endless: tuple[bool, ...] = (),
+    saturation: tuple[float, ...] = (),
 ) -> Samples:
     """Advantages and value targets (A + V) of a rollout, flattened over time and environments.
 
     The reward's advantages are standardised, the costs' are left as they are. For a cost that is
     ``endless`` a termination counts as a time limit, so that what would have come after it is not
-    saved; () says that no cost is.
+    saved; () says that no cost is. ``lam_c`` is the lambda of the costs, that of the reward by
+    default. With a ``saturation`` [A], actions beyond it are cut and marked in `Samples.side`.
     """
     terminated, truncated = jnp.asarray(rollout.terminated), jnp.asarray(rollout.truncated)
     if any(endless):
@@ -40,20 +43,27 @@ def build_samples(
         terminated,
         truncated,
         gamma=gamma,
-        lam=lam,
+        lam=lam if lam_c in (None, lam) else jnp.array([lam] + [lam_c] * (values.shape[-1] - 1)),
         time_limit=time_limit,
     )
     mean, log_std = nets.apply_policy(policy, jnp.asarray(rollout.obs))
+    actions, side = jnp.asarray(rollout.actions), None
+    if saturation:
+        bound = jnp.asarray(saturation, actions.dtype)
+        side = jnp.where(actions >= bound, 1, jnp.where(actions <= -bound, -1, 0))
+        side = side.astype(jnp.int8)
+        actions = jnp.clip(actions, -bound, bound)
     per_step = Samples(
         obs=jnp.asarray(rollout.obs),
-        actions=jnp.asarray(rollout.actions),
+        actions=actions,
         mean=mean,
-        log_prob=distributions.log_prob(mean, log_std, jnp.asarray(rollout.actions)),
+        log_prob=distributions.log_prob(mean, log_std, actions, side),
         advantages=advantages,
         adv_r=advantages[..., 0],
         adv_c=advantages[..., 1:],
         targets=advantages + values,
         times=jnp.asarray(rollout.times),
+        side=side,
     )
     count = per_step.log_prob.size
     flat = jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), per_step)
@@ -73,4 +83,10 @@ def time_weights(samples: Samples, gamma: float, discounted: tuple[bool, ...]) -
 def ratio(policy: nets.Policy, samples: Samples) -> jax.Array:
     """rho_t = pi_theta(a_t|s_t) / pi_k(a_t|s_t), [B]."""
     mean, log_std = nets.apply_policy(policy, samples.obs)
-    return jnp.exp(distributions.log_prob(mean, log_std, samples.actions) - samples.log_prob)
+    return ratio_of(mean, log_std, samples)
+
+
+def ratio_of(mean: jax.Array, log_std: nets.LogStd, samples: Samples) -> jax.Array:
+    """rho_t [B] of a policy that says ``mean`` [B, A] and ``log_std`` of the samples' states."""
+    new = distributions.log_prob(mean, log_std, samples.actions, samples.side)
+    return jnp.exp(new - samples.log_prob)

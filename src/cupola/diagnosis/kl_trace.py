@@ -14,17 +14,24 @@ from cupola.types import Batch, Metrics
 def kl_traces(subject: Subject, index: int, batch: Batch, metrics: Metrics) -> tuple[Trace, ...]:
     """Of each step of the update on batch ``index``, whose metrics are given.
 
-    Minibatch descent looks at the KL after every epoch. A step on the whole batch has one KL.
+    Minibatch descent looks at the KL after every epoch, or more often. A step on the whole batch
+    has one KL.
     """
-    bound = getattr(subject.config, "delta", math.inf)
-    delta = bound if bound < math.inf else None
+    config = subject.config
+    bound = getattr(config, "delta", math.inf)
+    bounds = {"projection": getattr(config, "projection_delta", 0.0) or bound}
+
+    def delta(step: str) -> float | None:
+        allowed = bounds.get(step, bound)
+        return allowed if allowed < math.inf else None
+
     if subject.algorithm.trace is None:
-        return (Trace("step", (float(metrics["kl"]),), delta),)
+        return (Trace("step", (float(metrics["kl"]),), delta("step")),)
     samples = subject.samples_of(subject.learner, batch)
     found = subject.algorithm.trace(subject.learner, samples, batch, subject.key(1, index))
     names = ("improvement", "projection") if len(found) == 2 else ("step",)
     traces = []
     for name, values in zip(names, found, strict=True):
         kl = np.asarray(values, float)
-        traces.append(Trace(name, tuple(kl[~np.isnan(kl)].tolist()), delta))
+        traces.append(Trace(name, tuple(kl[~np.isnan(kl)].tolist()), delta(name)))
     return tuple(traces)

@@ -8,10 +8,12 @@ with sigma the standard deviation of the reward's advantages A. So one unit of c
 
     price_i = nu_i f_i sigma
 
-units of return. f_i is 1 / (standard deviation of A^{c_i}) where cost advantages are standardised,
-and 1 where they are centred or left alone. CUP has two losses; its projection's f_i also carries
-the factor (1 - gamma lam)/(1 - gamma), or with the rule `predicted` is 1 / (standard deviation of
-w A^{c_i}), w the weights of time (`cup.predicted_costs`).
+units of return. f_i is 1 / (standard deviation of A^{c_i}) where cost advantages are standardised
+(that of these batches, also where the training divides by a running one), and 1 where they are
+centred or left alone. CUP has two losses. With `projection_scale=improvement` both steps have the
+same length, and f_i is as above. Otherwise its projection's f_i also carries the factor
+(1 - gamma lam_c)/(1 - gamma), or with the rule `predicted` is 1 / (standard deviation of
+w A^{c_i}). w are the weights of time, which A^{c_i} also carries with `cost_weights=time`.
 """
 
 from __future__ import annotations
@@ -50,7 +52,7 @@ def multipliers(subject: Subject, drawn: Drawn) -> tuple[Multiplier, ...]:
     nu = np.asarray(subject.learner.nu)
     bound = config.nu_max
     if isinstance(config, cup.Config) and config.multiplier == "predicted":
-        bound *= horizon_factor(config.gamma, config.lam)
+        bound *= horizon_factor(config.gamma, config.lam_c)
     rows = zip(problem.costs, nu.tolist(), (nu * np.mean(found, axis=0)).tolist(), strict=True)
     return tuple(Multiplier(name, value, bound, price) for name, value, price in rows)
 
@@ -62,13 +64,16 @@ def prices(samples: Samples, config: OnPolicyConfig, problem: Problem) -> jax.Ar
 
 def cost_terms(samples: Samples, config: OnPolicyConfig, problem: Problem) -> CostTerms:
     """As the algorithm's loss has them; centred for algorithms that have no say in it."""
-    raw = samples.adv_c
-    if isinstance(config, cup.Config) and config.multiplier == "predicted":
+    raw, project = samples.adv_c, config if isinstance(config, cup.Config) else None
+    predicts = project is not None and project.multiplier == "predicted"
+    if project and (predicts or project.cost_weights == "time"):
         weights = time_weights(samples, config.gamma, problem.discounted)
-        weighted = weights / jnp.mean(weights, axis=0) * raw
-        return CostTerms(weighted, 1 / spread(weighted))
+        raw = weights / jnp.mean(weights, axis=0) * raw
+    if predicts:
+        return CostTerms(raw, 1 / spread(raw))
     scaling = config.cost_advantage if isinstance(config, CostConfig) else "centre"
-    factors = 1 / spread(raw) if scaling == "standardise" else jnp.ones(raw.shape[1])
-    if isinstance(config, cup.Config):
-        factors *= horizon_factor(config.gamma, config.lam)
+    divided = scaling in ("standardise", "running")
+    factors = 1 / spread(raw) if divided else jnp.ones(raw.shape[1])
+    if project and project.projection_scale == "horizon":
+        factors *= horizon_factor(config.gamma, config.lam_c)
     return CostTerms(scale(raw, scaling), factors)

@@ -27,7 +27,7 @@ from cupola.runs import checkpoints
 
 Record = dict[str, Any]
 
-FORMAT = 2
+FORMAT = 3
 """Of config.json and the names in checkpoints; raised by 1 when old runs can no longer be read."""
 
 

@@ -37,7 +37,7 @@ class Cell:
     def arguments(self) -> Fields:
         """Keywords of `cupola.train`."""
         fields = {k: v for k, v in self.fields.items() if k not in SPECIAL_FIELDS}
-        preset = self.fields.get("preset", "paper")
+        preset = self.fields.get("preset")
         return {"preset": preset, "limits": self.fields.get("limit"), "seed": self.seed, **fields}
 
     @property

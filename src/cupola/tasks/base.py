@@ -71,10 +71,19 @@ class TaskSpec(NamedTuple):
     constant: tuple[int, ...] = ()  # columns of the observation that never change
     act_bound: float = 1.0  # continuous actions beyond +- this have no further effect
     actions: Scaled | Choice | None = None  # what a policy's numbers mean; None: themselves
+    saturates: tuple[float, ...] = ()  # |action| where each actuator is at its end; (): act_bound
 
     @property
     def discrete(self) -> bool:
         return isinstance(self.actions, Choice)
+
+    @property
+    def saturation(self) -> tuple[float, ...]:
+        """|action| [A] beyond which a policy's numbers have no further effect; () if none has."""
+        if self.discrete:
+            return ()
+        found = self.saturates or (self.act_bound,) * self.act_size
+        return found if min(found) < np.inf else ()
 
     @property
     def inputs(self) -> np.ndarray:

@@ -11,6 +11,7 @@ from cupola.tasks.base import TaskSpec
 from cupola.tasks.safety_gym.lidar import BINS
 from cupola.tasks.safety_gym.scenes import Scene, scene
 from cupola.tasks.safety_gym.task import SENSORS, SafetyGymTask
+from cupola.tasks.safety_gym.world import SATURATION
 from cupola.types import Cost
 
 TIME_LIMIT = 1000
@@ -33,6 +34,7 @@ def _spec(name: str, of: Scene) -> TaskSpec:
         act_size=2,
         costs=(Cost("cost", LIMIT, discounted=False), *parts),
         time_limit=TIME_LIMIT,
+        saturates=SATURATION[of.agent],
     )
 
 

@@ -68,6 +68,8 @@ _CAR_ACTUATORS = """
 <motor name="right" jointinparent="right" gear="1"
   ctrllimited="true" ctrlrange="-1 1" forcelimited="true" forcerange="-.02 .02"/>
 """
+SATURATION = {"Point": (0.05, 1.0), "Car": (0.02, 0.02)}
+"""Where motors are at the end of their force; the Point's turn is a speed, within its ctrlrange."""
 _CAR_BOXES = ("agent", "back_bumper", "back_connector", "front_bumper", "front_connector")
 # The original ran on MuJoCo 2.3.3. Four properties of it are reproduced here:
 # - boxes whose faces met reported half their depth. Half the stiffness over twice the width has the
