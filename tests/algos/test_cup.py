@@ -403,6 +403,7 @@ def test_relative_violations_are_alike_for_costs_of_any_size():
     measured, limits = jnp.array([20.0, 5.0, 3.0, 0.0]), jnp.array([10.0, 10.0, 0.0, 0.0])
     np.testing.assert_allclose(relative_violation(measured, limits), [0.5, -0.5, 1.0, 0.0])
     assert np.isnan(relative_violation(jnp.array([jnp.nan]), jnp.array([1.0])))[0]
-    _, _, after, _ = update(STEADY, costs=(20.0, 10.0), nu=(0.5, 0.5))
-    # P + I: 0.5 + (0.02 + 1) * violation, of which the first has 0.5 and the second -0.5.
-    np.testing.assert_allclose(after.nu, [0.5 + 1.02 * 0.5, 0.0], atol=1e-6)
+    config = dataclasses.replace(STEADY, aim=0.5)  # of the limits 10 and 20
+    _, _, after, _ = update(config, costs=(10.0, 5.0), nu=(0.5, 0.5))
+    # P + I = 2 v + 0.5 + 0.02 v, with violations v of 0.5 and -0.5.
+    np.testing.assert_allclose(after.nu, [0.5 + 2.02 * 0.5, 0.0], atol=1e-6)

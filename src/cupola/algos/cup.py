@@ -101,9 +101,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     improvement takes."""
     critic_memory: int = 7
     """Earlier batches whose samples the critics go on learning from (critic_epochs above 0)."""
-    delta: float = 0.01
+    delta: float = 0.02
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
-    check_every: int = 2
+    check_every: int = 4
     """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
     looked at once per epoch and nothing is shortened."""
     cost_advantage: Scaling = "running"
@@ -139,11 +139,13 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Rule of the multipliers: integral of the violations, PID controller, or prediction."""
     violation: Literal["absolute", "relative"] = "relative"
     """What the rule sees: J^ - b, or (J^ - b) / max(J^, b), the same for costs of any size."""
+    aim: float = 0.97
+    """The rule steers to this share of the limit."""
     nu_init: float = 0.5
     """Multipliers at the start."""
     nu_max: float = 100.0
     """Bound on the multipliers."""
-    pid_kp: float = 1.0
+    pid_kp: float = 2.0
     """Gain on the smoothed violation (multiplier=pid)."""
     pid_ki: float = 0.02
     """Gain on the sum of violations (multiplier=pid)."""
@@ -194,6 +196,7 @@ PAPER = Config(
     cost_weights="uniform",
     multiplier="integral",
     violation="absolute",
+    aim=1.0,
     nu_init=0.0,
     nu_max=2.0,
     stop_reference="start",
