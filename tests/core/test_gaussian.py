@@ -48,3 +48,25 @@ def test_kl_has_no_slope_at_equality(x64):
     mean, log_std = jnp.array([0.3, -0.1]), jnp.array([-0.5, 0.1])
     grads = jax.grad(lambda m, s: gaussian.kl(m, s, mean, log_std), argnums=(0, 1))(mean, log_std)
     np.testing.assert_allclose(jnp.concatenate(grads), 0, atol=1e-12)
+
+
+def test_the_density_of_a_cut_sample_is_the_probability_of_all_beyond_the_bound():
+    mean, log_std = jnp.array([[0.3, -0.2]]), jnp.array([-0.5, 0.4])
+    bound, std = 0.5, np.exp([-0.5, 0.4])
+    value, side = jnp.array([[bound, -bound]]), jnp.array([[1, -1]])
+    tails = [1 - stats.norm.cdf(bound, 0.3, std[0]), stats.norm.cdf(-bound, -0.2, std[1])]
+    found = gaussian.log_prob(mean, log_std, value, side)
+    np.testing.assert_allclose(found, np.log(tails).sum(), rtol=1e-5)
+    inside = gaussian.log_prob(mean, log_std, value, jnp.zeros_like(side))
+    np.testing.assert_allclose(inside, gaussian.log_prob(mean, log_std, value), rtol=1e-6)
+
+
+def test_the_density_of_cut_samples_has_the_mass_of_one():
+    mean, log_std, bound = jnp.array([0.3]), jnp.array([-0.5]), 0.5
+    grid = jnp.linspace(-bound, bound, 20001)[:, None]
+    middle = jnp.exp(gaussian.log_prob(mean, log_std, grid))
+    ends = [
+        float(jnp.exp(gaussian.log_prob(mean, log_std, jnp.array([s * bound]), jnp.array([s]))))
+        for s in (1, -1)
+    ]
+    assert float(jnp.trapezoid(middle, grid[:, 0])) + sum(ends) == pytest.approx(1, abs=1e-5)

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from cupola import nets
-from cupola.core.prediction import predict_change
+from cupola.core.prediction import cost_levels, predict_change
 from cupola.core.samples import build_samples, ratio
 from cupola.prediction_check import PredictionCheck
 from cupola.rollout import Finished
-from cupola.types import Prediction, Rollout
+from cupola.types import Batch, Prediction, Rollout
 
 T, N, O, A, K = 40, 3, 2, 1, 2  # noqa: E741
 GAMMA, LAM = 0.9, 0.6
@@ -109,3 +109,34 @@ def test_without_a_first_state_nothing_is_measured():
     line = check.compare(made([0, 0], [1, 1], [0, 0], started=0.0), np.ones(1))
     assert np.isnan(line["return_change_measured"])
     assert line["return_change_predicted"] == 0
+
+
+def test_levels_of_costs_are_the_mean_returns_of_whole_episodes_whatever_the_critic():
+    rng = np.random.default_rng(3)
+    length, episodes = 10, 4
+    obs = rng.normal(size=(length * episodes, N, O)).astype(np.float32)
+    times = np.tile(np.arange(length), episodes)[:, None].repeat(N, axis=1)
+    costs = rng.uniform(size=(length * episodes, N, K)).astype(np.float32)
+    rollout = Rollout(
+        obs=obs,
+        next_obs=np.concatenate([obs[1:], obs[:1]]),
+        actions=np.zeros((length * episodes, N, A), np.float32),
+        rewards=np.zeros((length * episodes, N), np.float32),
+        costs=costs,
+        terminated=times == length - 1,
+        truncated=np.zeros(times.shape, bool),
+        times=times.astype(np.int32),
+    )
+    horizons = np.array([(1 - GAMMA**length) / (1 - GAMMA), length])
+    batch = Batch(rollout, np.full(K, np.nan), horizons, np.zeros(()))
+    weights = np.where([True, False], GAMMA ** times[..., None], 1.0)
+    expected = (weights * costs).sum(axis=(0, 1)) / (N * episodes)
+    for seed in range(3):
+        critics = nets.init_critics(jax.random.key(seed), O, 1 + K, (4,), 1.0)
+        found = cost_levels(critics, batch, gamma=GAMMA, discounted=(True, False))
+        np.testing.assert_allclose(found, expected, rtol=1e-5)
+    # Where no episode began in the batch, a discounted cost is that of the last episodes.
+    later = batch._replace(rollout=rollout._replace(times=rollout.times + 1))
+    later = later._replace(cost_returns=np.array([7.0, 8.0]))
+    found = cost_levels(critics, later, gamma=GAMMA, discounted=(True, False))
+    assert float(found[0]) == 7.0

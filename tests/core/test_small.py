@@ -9,7 +9,7 @@ import optax
 import pytest
 
 from cupola.core import critics, moments
-from cupola.core.minibatch import epoch, shuffles
+from cupola.core.minibatch import draws, epoch, shuffles
 from cupola.core.surrogates import clipped, safe_sqrt
 
 
@@ -114,3 +114,17 @@ def test_failing_critics_are_reported():
 
     with pytest.raises(RuntimeError, match="no"), critics.Background(fail, 2) as fitting:
         fitting.result()
+
+
+def test_the_critics_memory_holds_the_last_batches_and_no_empty_ones_are_drawn():
+    memory = critics.empty_memory(3, 4, 2, 1)
+    for i in range(1, 6):
+        memory = critics.remember(memory, jnp.full((4, 2), float(i)), jnp.full((4, 1), 10.0 * i))
+        obs, targets = critics.recall(memory)
+        first = len(obs) - 4 * int(memory.filled)
+        order = draws(jax.random.key(i), 2, 5, 2, first, len(obs))
+        assert order.shape == (2, 5, 2)
+        seen = set(np.asarray(obs)[order.reshape(-1), 0].tolist())
+        assert seen <= set(range(max(1, i - 2), i + 1))
+        np.testing.assert_allclose(10 * np.asarray(obs)[first:, :1], np.asarray(targets)[first:])
+    assert np.bincount(draws(jax.random.key(0), 3, 4, 5, 2, 8).reshape(-1) - 2).tolist() == [10] * 6

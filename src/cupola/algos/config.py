@@ -128,6 +128,9 @@ class LagrangianConfig(CostConfig):
 
     cost_window: int = 0
     """Number of last episodes in the mean cost return; 0: those that ended in the batch."""
+    cost_estimate: Literal["episodes", "steps"] = "episodes"
+    """What the multipliers see of a cost: the mean over these episodes, or over all steps of the
+    batch, which are of the newest policy."""
     multiplier: Literal["integral", "pid"] = "integral"
     """Rule of the multipliers: they add up the violations, or follow a PID controller of them."""
     violation: Literal["absolute", "relative"] = "absolute"

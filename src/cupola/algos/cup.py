@@ -101,9 +101,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     improvement takes."""
     critic_memory: int = 7
     """Earlier batches whose samples the critics go on learning from (critic_epochs above 0)."""
-    delta: float = 0.02
+    delta: float = 0.01
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
-    check_every: int = 4
+    check_every: int = 2
     """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
     looked at once per epoch and nothing is shortened."""
     cost_advantage: Scaling = "running"
@@ -139,13 +139,16 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Rule of the multipliers: integral of the violations, PID controller, or prediction."""
     violation: Literal["absolute", "relative"] = "relative"
     """What the rule sees: J^ - b, or (J^ - b) / max(J^, b), the same for costs of any size."""
+    cost_estimate: Literal["episodes", "steps"] = "steps"
+    """What the multipliers see of a cost: the mean over these episodes, or over all steps of the
+    batch, which are of the newest policy."""
     aim: float = 0.97
     """The rule steers to this share of the limit."""
-    nu_init: float = 0.5
+    nu_init: float = 0.0
     """Multipliers at the start."""
     nu_max: float = 100.0
     """Bound on the multipliers."""
-    pid_kp: float = 2.0
+    pid_kp: float = 1.0
     """Gain on the smoothed violation (multiplier=pid)."""
     pid_ki: float = 0.02
     """Gain on the sum of violations (multiplier=pid)."""
@@ -196,6 +199,7 @@ PAPER = Config(
     cost_weights="uniform",
     multiplier="integral",
     violation="absolute",
+    cost_estimate="episodes",
     aim=1.0,
     nu_init=0.0,
     nu_max=2.0,

@@ -40,6 +40,7 @@ from cupola.core.critics import Fit
 from cupola.core.divergences import Divergence, kl_to
 from cupola.core.minibatch import epoch, shuffles
 from cupola.core.optimisers import adam
+from cupola.core.prediction import cost_levels
 from cupola.types import Algorithm, Batch, Learner, Metrics, Params, Problem, Samples
 
 BEYOND = 1.2
@@ -288,8 +289,15 @@ def scale_costs(
 def update_multipliers(
     learner: Learner, batch: Batch, config: LagrangianConfig, problem: Problem
 ) -> Learner:
-    """The learner after one step of the multipliers' rule on the measured cost returns."""
+    """The learner after one step of the multipliers' rule on the measured cost returns.
+
+    ``learner`` has the critics that have not seen the batch.
+    """
     measured, limits = jnp.asarray(batch.cost_returns), config.aim * jnp.asarray(problem.limits)
+    if config.cost_estimate == "steps":
+        measured = cost_levels(
+            learner.critics, batch, gamma=config.gamma, discounted=problem.discounted
+        )
     if config.violation == "relative":
         measured, limits = relative_violation(measured, limits), jnp.zeros_like(limits)
     nu, state = config.multiplier_rule().update(

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from cupola import nets
 from cupola.core.advantages import td_residuals
 from cupola.core.samples import ratio, signals, time_weights
-from cupola.types import Prediction, Rollout, Samples
+from cupola.types import Batch, Params, Prediction, Rollout, Samples
 
 
 def predict_change(
@@ -46,3 +46,30 @@ def predict_change(
         start=jnp.where(by_time, start, 0.0),
         started=jnp.broadcast_to(jnp.max(first), start.shape),
     )
+
+
+def cost_levels(
+    critics: Params, batch: Batch, *, gamma: float, discounted: tuple[bool, ...]
+) -> jax.Array:
+    """J^c [K] of the policy that collected the batch, from all of its steps.
+
+    Episodes that end in a batch began before it, under older policies, and are few. For a
+    discounted limit J = E[V(s_0)] + E[sum_t gamma^t delta_t], whatever V is; here V is the critic.
+    Otherwise J is the mean cost per step times the mean length. Where no episode began in the
+    batch, or none has ended yet, it is what `Batch.cost_returns` says.
+    """
+    rollout = batch.rollout
+    obs = jnp.asarray(rollout.obs)
+    values = nets.apply_critics(critics, obs)[..., 1:]
+    later = nets.apply_critics(critics, jnp.asarray(rollout.next_obs))[..., 1:]
+    alive = ~jnp.asarray(rollout.terminated)[..., None]
+    costs, times = jnp.asarray(rollout.costs), jnp.asarray(rollout.times)[..., None]
+    weights = gamma**times
+    deltas = costs + gamma * alive * later - values
+    first = (times == 0).astype(values.dtype)
+    begun = jnp.sum(first)
+    start = jnp.sum(first * values, axis=(0, 1)) / jnp.maximum(begun, 1.0)
+    by_time = start + batch.horizons * jnp.mean(weights * deltas, axis=(0, 1)) / jnp.mean(weights)
+    plain = batch.horizons * jnp.mean(costs, axis=(0, 1))
+    by_time = jnp.where(begun > 0, by_time, batch.cost_returns)
+    return jnp.where(jnp.asarray(discounted), by_time, plain)
