@@ -124,7 +124,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
     projection_delta: float = 0.02
     """KL divergence that ends the projection early; 0: delta."""
-    projection_lr: float = 1e-4
+    projection_lr: float = 0.0
     """Learning rate of the projection; 0: learning_rate."""
     projection_optimiser: Literal["own", "shared"] = "own"
     """Adam of the projection: a new one each time, or the improvement's with its memory."""
@@ -193,7 +193,6 @@ PAPER = Config(
     check_every=0,
     cost_advantage="standardise",
     projection_delta=0.0,
-    projection_lr=0.0,
     projection_optimiser="shared",
     projection_scale="horizon",
     cost_weights="uniform",
