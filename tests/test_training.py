@@ -114,7 +114,7 @@ def test_nonsense_in_the_last_observation_is_not_saved(tmp_path, tiny):
 @pytest.fixture
 def config(tiny) -> RunConfig:
     """That of the fixture `trained`."""
-    return resolve("cup", spec_of("HopperSpeed"), "paper", 5.0, tiny)
+    return resolve("cup", spec_of("HopperSpeed"), None, 5.0, tiny)
 
 
 def test_a_trainer_is_the_loop_without_files(config, trained):

@@ -39,7 +39,10 @@ REFUSED = [
     (f"{HOPPER} --limit 3 --limit 4", "several limits need one name each"),
     (f"{HOPPER} --limit 3 --limit effort=4", "several limits need one name each"),
     (f"{HOPPER} --limit speed=3 --limit speed=4", "several limits need one name each"),
-    (f"{HOPPER} --minibatch-size 5001", "minibatch_size must lie between 1 and batch_size (5000)"),
+    (
+        f"{HOPPER} --minibatch-size 10001",
+        "minibatch_size must lie between 1 and batch_size (10000)",
+    ),
     (f"{HOPPER} --minibatch-size 0", "minibatch_size must lie between 1 and batch_size"),
     (f"{HOPPER} --num-envs 7", "num_envs must divide batch_size"),
     (f"{HOPPER} --num-envs 0", "num_envs must be at least 1"),
@@ -57,7 +60,7 @@ REFUSED = [
     (f"{HOPPER} --learning-rate 0", "learning_rate must be positive"),
     (f"{HOPPER} --hidden 0", "hidden needs at least one layer of at least one unit"),
     (f"{HOPPER} --epochs 0", "epochs must be at least 1"),
-    (f"{HOPPER} --nu-init 3", "nu_init must lie between 0 and nu_max"),
+    (f"{HOPPER} --nu-init 300", "nu_init must lie between 0 and nu_max"),
     (f"{HOPPER} --improvement clipp", "clip"),
     (f"{HOPPER} --cost-termination bootstrap", "time_limit"),
     (f"{HOPPER} --time-limit never", "bootstrap"),
@@ -216,7 +219,7 @@ def test_two_named_costs_have_their_own_limits_and_multipliers(command, tmp_path
     run = tmp_path / "run"
     limits = ("--limit", "effort=0", "--limit", "speed=1e6")
     status, out, err = command(
-        *HOPPER.split(), *limits, *tiny_args, "--multiplier", "integral", "--out", run
+        *HOPPER.split(), *limits, *tiny_args, "--preset", "paper", "--out", run
     )
     assert (status, err) == (0, "")
     records = RunDirectory.open(run).metrics()

@@ -24,6 +24,7 @@ from cupola.gym.costs import CostFunction
 from cupola.nets import Policy as Network
 from cupola.policy import Policy
 from cupola.rollout import collect, make_actor, make_prepare
+from cupola.runs import checkpoints
 from cupola.runs.directory import open_checkpoint
 from cupola.seeds import environment_seed
 from cupola.task_source import EnvMaker, task_of
@@ -73,6 +74,10 @@ class Subject:
         # A finished run has no next iteration: then as in the last one, in which rates are not 0.
         self.progress = min(iteration, options.iterations - 1) / options.iterations
         with closed_on_error(trainer):
+            fresh = trainer.learner.critic_memory
+            if fresh and settings and {"batch_size", "critic_memory"} & set(settings):
+                # A memory of batches of another size, or of none, is of no use: it begins empty.
+                arrays = arrays | checkpoints.flatten("learner.critic_memory", fresh)
             trainer.restore_learner(iteration, arrays)
             first = self.first_seed
             for collector in trainer.collectors:
