@@ -79,7 +79,7 @@ def simulate(act, steps: int = 100) -> tuple[float, float]:
 @pytest.mark.parametrize(
     "fields",
     [
-        pytest.param({"pid_ki": 0.1}, id="steady"),
+        pytest.param({"pid_ki": 0.1, "epochs": 10, "log_std": -1.5}, id="steady"),
         pytest.param({"preset": "predicted"}, id="predicted", marks=pytest.mark.slow),
         pytest.param({"preset": "paper", "multiplier_lr": 1.0}, id="paper", marks=pytest.mark.slow),
         pytest.param(
@@ -89,7 +89,7 @@ def simulate(act, steps: int = 100) -> tuple[float, float]:
 )
 def test_one_step_problems_are_solved(tmp_path, task, fields):
     pace = {"iterations": 300, "epochs": 3, "learning_rate": 3e-3}
-    check_quadratic(trained(tmp_path, task, **pace, **fields), task, tolerance=0.02)
+    check_quadratic(trained(tmp_path, task, **(pace | fields)), task, tolerance=0.02)
 
 
 @pytest.mark.parametrize("task", QUADRATIC_TASKS)
