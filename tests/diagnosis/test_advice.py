@@ -22,6 +22,7 @@ from cupola.diagnosis.result import (
 )
 
 CUP = load_algorithm("cup").Config()
+PAPER = load_algorithm("cup").PRESETS["paper"]
 TRPO = load_algorithm("trpo_lag").Config()
 
 
@@ -43,7 +44,7 @@ def test_a_cost_is_above_its_limit_beyond_doubt_or_not():
             0.05,
             0.03,
             "warning",
-            "explains 3 % of the returns of a fresh batch: give .* more epochs",
+            "explains 3 % of the returns of a fresh batch: give .* more critic_epochs",
         ),
         (0.60, 0.05, "warning", "and 60 % of those of its own: it knows its batch by heart"),
         (0.80, 0.40, "warning", "by heart, so use larger batches"),
@@ -61,7 +62,8 @@ def test_critics(own, fresh, status, words):
 
 def test_a_critic_is_fitted_as_its_algorithm_does():
     poor = Explained("return", 0.0, 0.01, 0.01)
-    assert "more epochs" in advice.on_critic(poor, CUP).text
+    assert "more critic_epochs" in advice.on_critic(poor, CUP).text
+    assert "more epochs" in advice.on_critic(poor, PAPER).text
     assert "more value_iterations" in advice.on_critic(poor, TRPO).text
 
 

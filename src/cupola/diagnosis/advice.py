@@ -90,7 +90,8 @@ def on_critic(critic: Explained, config: OnPolicyConfig) -> Finding:
         return ok("critic", f"All returns of {signal(critic.name)} are alike: nothing to explain.")
     who = f"The critic of {signal(critic.name)}"
     what = f"{who} explains {percent(other)} of the returns of a fresh batch"
-    fit = "value_iterations" if isinstance(config, TrustRegionConfig) else "epochs"
+    own_schedule = "value_iterations" if isinstance(config, TrustRegionConfig) else "epochs"
+    fit = "critic_epochs" if config.critic_epochs else own_schedule
     if own - max(other, 0.0) > OVERFITS:
         return warning(
             "critic",
@@ -120,7 +121,7 @@ def on_gradient(gradient: Gradient, config: OnPolicyConfig) -> Iterator[Finding]
         yield warning(
             "gradient",
             f"{what}{doubt}: a step along it is mostly noise, so use larger batches (batch_size), a"
-            " smaller lam or a better critic.",
+            f" smaller {'lam' if gradient.name == RETURN else 'lam_c'} or a better critic.",
         )
     else:
         yield ok("gradient", f"{what}.")
