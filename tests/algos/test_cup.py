@@ -382,7 +382,7 @@ def test_costs_are_weighted_by_time_where_their_limit_is_discounted():
 
 def test_no_step_leaves_its_trust_region():
     """However far a descent would go: the KL is looked at within an epoch, and it is shortened."""
-    wild = dataclasses.replace(STEADY, learning_rate=0.3, projection_lr=0.3, nu_init=5.0)
+    wild = dataclasses.replace(STEADY, learning_rate=0.3, nu_init=5.0)
     _, _, _, metrics = update(wild, costs=(15.0, 60.0), nu=(5.0, 5.0))
     assert 0 < float(metrics["kl_improve"]) <= 1.2 * wild.delta + 1e-6
     assert 0 < float(metrics["kl_project"]) <= 1.2 * wild.projection_delta + 1e-6

@@ -46,8 +46,7 @@ def make_samples(
         learner.critics,
         batch.rollout,
         gamma=config.gamma,
-        lam=config.lam,
-        lam_c=config.lam_c,
+        lam=lambdas(config, problem),
         time_limit=config.time_limit,
         endless=endless_costs(config, problem),
         saturation=problem.saturation if config.action_density == "clipped" else (),
@@ -61,8 +60,10 @@ def endless_costs(config: OnPolicyConfig, problem: Problem) -> tuple[bool, ...]:
     )
 
 
-def lambdas(config: OnPolicyConfig, problem: Problem) -> jax.Array:
-    """Lambda of the reward and of each cost, [1 + K]."""
+def lambdas(config: OnPolicyConfig, problem: Problem) -> float | jax.Array:
+    """Lambda of the reward and of each cost, [1 + K], or the one number that all have."""
+    if config.lam_c == config.lam:
+        return config.lam
     return jnp.array([config.lam] + [config.lam_c] * len(problem.costs))
 
 

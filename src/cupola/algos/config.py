@@ -208,11 +208,6 @@ def learning_rate(
 ) -> jax.Array:
     """The learning rate after ``progress`` in [0, 1) of the training."""
     base = (config.critic_lr if net == "critics" else 0.0) or config.learning_rate
-    return base * decay(config, progress, net)
-
-
-def decay(
-    config: OnPolicyConfig, progress: jax.Array, net: Literal["policy", "critics"]
-) -> jax.Array:
-    """The factor by which a learning rate has fallen."""
-    return 1 - jnp.asarray(progress) if config.lr_decay in ("all", net) else jnp.ones_like(progress)
+    if config.lr_decay in ("all", net):
+        return base * (1 - jnp.asarray(progress))
+    return base * jnp.ones_like(progress)

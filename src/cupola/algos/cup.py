@@ -49,7 +49,7 @@ import jax
 import jax.numpy as jnp
 
 from cupola import nets
-from cupola.algos.config import LagrangianConfig, MinibatchConfig, decay, learning_rate
+from cupola.algos.config import LagrangianConfig, MinibatchConfig, learning_rate
 from cupola.algos.update import (
     Context,
     Stepped,
@@ -66,7 +66,7 @@ from cupola.core.advantages import Scaling, horizon_factor
 from cupola.core.divergences import kl_to
 from cupola.core.multipliers import MultiplierRule
 from cupola.core.optimisers import adam
-from cupola.core.samples import ratio, ratio_of, time_weights
+from cupola.core.samples import ratio, ratio_of, time_weights, weighted_by_time
 from cupola.types import Algorithm, Batch, Learner, Problem, Samples
 
 HELD_OUT = 0.2
@@ -124,8 +124,6 @@ class Config(MinibatchConfig, LagrangianConfig):
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
     projection_delta: float = 0.02
     """KL divergence that ends the projection early; 0: delta."""
-    projection_lr: float = 0.0
-    """Learning rate of the projection; 0: learning_rate."""
     projection_optimiser: Literal["own", "shared"] = "own"
     """Adam of the projection: a new one each time, or the improvement's with its memory."""
     projection_scale: Literal["improvement", "horizon"] = "improvement"
@@ -160,7 +158,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         check_positive(self, "clip", "temperature")
-        check_not_negative(self, "alpha", "beta", "projection_delta", "projection_lr")
+        check_not_negative(self, "alpha", "beta", "projection_delta")
         fitted = self.batch_size - self.held_out
         check(
             self.minibatch_size <= fitted,
@@ -202,6 +200,10 @@ PAPER = Config(
     aim=1.0,
     nu_init=0.0,
     nu_max=2.0,
+    pid_kp=LagrangianConfig.pid_kp,
+    pid_ki=LagrangianConfig.pid_ki,
+    pid_kd=LagrangianConfig.pid_kd,
+    pid_smoothing=LagrangianConfig.pid_smoothing,
     stop_reference="start",
 )
 """The paper's table and Algorithm 1; where they say nothing, the authors' code."""
@@ -302,7 +304,6 @@ def project(
         )
     own = config.projection_optimiser == "own"
     optimiser = adam(config.max_grad_norm).init(origin) if own else half.policy_opt
-    rate = (config.projection_lr or config.learning_rate) * decay(config, batch.progress, "policy")
     descent = descend(
         begin(origin, optimiser, costs.next_nu(half.nu, half.policy)),
         partial(projection_loss, half_log_std=half_log_std, config=config),
@@ -310,7 +311,7 @@ def project(
         target,
         orders,
         config,
-        rate,
+        learning_rate(config, batch.progress, "policy"),
         divergence=kl_to(samples.obs, *reference),
         delta=config.projection_delta,
         next_nu=costs.next_nu,
@@ -367,8 +368,7 @@ def measured_costs(
     """With the rules `integral` and `pid`: nu stays as it is during the projection."""
     adv_c = samples.adv_c
     if config.cost_weights == "time" and any(problem.discounted):
-        weights = time_weights(samples, config.gamma, problem.discounted)
-        adv_c = weights / jnp.mean(weights, axis=0) * adv_c
+        adv_c = weighted_by_time(samples, config.gamma, problem.discounted)
     half, adv_c = scale_costs(half, adv_c, config)
     factor = jnp.asarray(horizon_factor(config.gamma, config.lam_c))
     if config.projection_scale == "improvement":
@@ -402,7 +402,7 @@ def predicted_costs(
     limits = jnp.asarray(problem.limits)
     limits -= half.multiplier_state  # the margins
     weights = time_weights(samples, config.gamma, problem.discounted)
-    weighted = weights / jnp.mean(weights, axis=0) * samples.adv_c
+    weighted = weighted_by_time(samples, config.gamma, problem.discounted)
     spread = jnp.maximum(jnp.std(weighted, axis=0), 1e-8)
     adv_c = weighted / spread
     gap = (batch.cost_returns - limits) / (batch.horizons * spread)

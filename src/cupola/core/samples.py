@@ -17,9 +17,8 @@ def build_samples(
     rollout: Rollout,
     *,
     gamma: float,
-    lam: float,
+    lam: float | jax.Array,
     time_limit: TimeLimit,
-    lam_c: float | None = None,
     endless: tuple[bool, ...] = (),
     saturation: tuple[float, ...] = (),
 ) -> Samples:
@@ -27,8 +26,8 @@ def build_samples(
 
     The reward's advantages are standardised, the costs' are left as they are. For a cost that is
     ``endless`` a termination counts as a time limit, so that what would have come after it is not
-    saved; () says that no cost is. ``lam_c`` is the lambda of the costs, that of the reward by
-    default. With a ``saturation`` [A], actions beyond it are cut and marked in `Samples.side`.
+    saved; () says that no cost is. ``lam`` is one number, or one for the reward and each cost,
+    [1 + K]. With a ``saturation`` [A], actions beyond it are cut and marked in `Samples.side`.
     """
     terminated, truncated = jnp.asarray(rollout.terminated), jnp.asarray(rollout.truncated)
     if any(endless):
@@ -43,7 +42,7 @@ def build_samples(
         terminated,
         truncated,
         gamma=gamma,
-        lam=lam if lam_c in (None, lam) else jnp.array([lam] + [lam_c] * (values.shape[-1] - 1)),
+        lam=lam,
         time_limit=time_limit,
     )
     mean, log_std = nets.apply_policy(policy, jnp.asarray(rollout.obs))
@@ -78,6 +77,12 @@ def signals(rollout: Rollout) -> jax.Array:
 def time_weights(samples: Samples, gamma: float, discounted: tuple[bool, ...]) -> jax.Array:
     """What a sample counts in each return, [B, R]: gamma^t where it is ``discounted``, else 1."""
     return jnp.where(jnp.asarray(discounted), gamma ** samples.times[:, None], 1.0)
+
+
+def weighted_by_time(samples: Samples, gamma: float, discounted: tuple[bool, ...]) -> jax.Array:
+    """The cost advantages [B, K] times `time_weights` of mean one."""
+    weights = time_weights(samples, gamma, discounted)
+    return weights / jnp.mean(weights, axis=0) * samples.adv_c
 
 
 def ratio(policy: nets.Policy, samples: Samples) -> jax.Array:

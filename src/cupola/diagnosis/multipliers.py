@@ -27,7 +27,7 @@ import numpy as np
 from cupola.algos import cup
 from cupola.algos.config import CostConfig, LagrangianConfig, OnPolicyConfig
 from cupola.core.advantages import horizon_factor, scale, spread
-from cupola.core.samples import time_weights
+from cupola.core.samples import weighted_by_time
 from cupola.diagnosis.result import Multiplier
 from cupola.diagnosis.sampling import Drawn, Subject
 from cupola.types import Problem, Samples
@@ -67,8 +67,7 @@ def cost_terms(samples: Samples, config: OnPolicyConfig, problem: Problem) -> Co
     raw, project = samples.adv_c, config if isinstance(config, cup.Config) else None
     predicts = project is not None and project.multiplier == "predicted"
     if project and (predicts or project.cost_weights == "time"):
-        weights = time_weights(samples, config.gamma, problem.discounted)
-        raw = weights / jnp.mean(weights, axis=0) * raw
+        raw = weighted_by_time(samples, config.gamma, problem.discounted)
     if predicts:
         return CostTerms(raw, 1 / spread(raw))
     scaling = config.cost_advantage if isinstance(config, CostConfig) else "centre"
