@@ -20,6 +20,9 @@ from cupola.core.prediction import predict_change
 from cupola.core.samples import build_samples
 from cupola.types import Algorithm, Batch, Learner, Metrics, Prediction, Problem, Samples, Update
 
+PARTS = (slice(0, 1), slice(1, None))
+"""The reward's critic, and the costs'."""
+
 
 def make_algorithm(
     config: OnPolicyConfig,
@@ -47,6 +50,7 @@ def make_samples(
         batch.rollout,
         gamma=config.gamma,
         lam=lambdas(config, problem),
+        lam_critic=config.lam_critic,
         time_limit=config.time_limit,
         endless=endless_costs(config, problem),
         saturation=problem.saturation if config.action_density == "clipped" else (),
@@ -79,7 +83,11 @@ def critic_schedule(
     learner: Learner, samples: Samples, key: jax.Array, config: OnPolicyConfig
 ) -> tuple[tuple[jax.Array, jax.Array], np.ndarray]:
     """With `critic_epochs`: what the critics learn from, observations and targets, and in which
-    order [E, steps, minibatch]. ``learner`` remembers the samples already."""
+    orders [E, 2, steps, minibatch]. ``learner`` remembers the samples already.
+
+    The first order is the reward's critic's, of the newest samples: returns rise during a training,
+    and older ones would tell it of lower ones. The second is the costs', of all that is remembered.
+    """
     size = len(samples.obs)
     data, first, total = (samples.obs, samples.targets), 0, size
     if learner.critic_memory:
@@ -87,7 +95,10 @@ def critic_schedule(
         total = len(data[0])
         first = total - int(learner.critic_memory.filled) * size
     minibatch = min(config.critic_minibatch, size)
-    return data, draws(key, config.critic_epochs, size // minibatch, minibatch, first, total)
+    passes = (config.critic_epochs, size // minibatch, minibatch)
+    keys = jax.random.split(key)
+    orders = (draws(keys[0], *passes, total - size, total), draws(keys[1], *passes, first, total))
+    return data, np.stack(orders, axis=1)
 
 
 def fit_critics(
@@ -99,7 +110,14 @@ def fit_critics(
     config: OnPolicyConfig,
 ) -> Fit:
     """The critics after one epoch of ``data``, observations and targets, in ``order`` [count,
-    minibatch]."""
+    minibatch], or [2, count, minibatch]: one for the reward's critic, one for the costs'."""
+    if order.ndim == 3:
+        obs, targets = data
+        reward, costs = (
+            fit_critics(state.part(which), (obs, targets[:, which]), batch, part, config=config)
+            for which, part in zip(PARTS, order, strict=True)
+        )
+        return reward.joined(costs)
     return Fit(
         *epoch(
             (state.critics, state.opt_state),

@@ -20,7 +20,9 @@ What the default, the preset `steady`, has and Algorithm 1 has not:
 - The KL is looked at every few minibatches, and the projection has an optimiser of its own.
 - Where a limit is discounted, A^c is weighted with gamma^t, t the time in the episode
   (`cost_weights`): it is the cost of the first steps that counts.
-- Critics that remember the last batches, and nu by a PID controller of the relative violation.
+- The advantages of the costs look only a step or two ahead (`lam_c`) and leave the rest to the
+  critics, which learn from longer sums (`lam_critic`) and, for the costs, from the last batches.
+- nu by a PID controller of the relative violation.
 
 The Lagrange multipliers nu_i >= 0 follow a rule (`multiplier`). J^_i is the cost return that was
 measured: the mean over the episodes that ended, discounted where the limit is.
@@ -84,8 +86,10 @@ class Config(MinibatchConfig, LagrangianConfig):
 
     batch_size: int = 10000
     """Environment steps per iteration."""
-    lam_c: float = 0.9
+    lam_c: float = 0.5
     """Lambda of generalised advantage estimation, for the costs."""
+    lam_critic: float = 0.95
+    """Lambda of what the critics learn, reward and costs; 0: those of the advantages."""
     cost_termination: Literal["terminal", "time_limit"] = "time_limit"
     """For costs with a discounted limit: a termination ends them, or counts as a time limit."""
     action_density: Literal["gaussian", "clipped"] = "clipped"
@@ -100,7 +104,8 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Passes of the critics, each over as many samples as a batch has; 0: as many epochs as the
     improvement takes."""
     critic_memory: int = 7
-    """Earlier batches whose samples the critics go on learning from (critic_epochs above 0)."""
+    """Earlier batches whose samples the costs' critics go on learning from (critic_epochs above
+    0); the reward's learns from the newest."""
     delta: float = 0.01
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
     check_every: int = 2
@@ -180,6 +185,7 @@ class Config(MinibatchConfig, LagrangianConfig):
 PAPER = Config(
     batch_size=5000,
     lam_c=0.95,
+    lam_critic=0.0,
     cost_termination="terminal",
     action_density="gaussian",
     minibatch_size=64,
