@@ -83,7 +83,7 @@ def test_where_time_limits_are_terminal_so_are_the_terminations_that_count_as_on
 
 
 def test_critics_can_learn_with_another_lambda_than_the_advantages_have(critics):
-    """With lambda 1 their targets are the sums of what comes, whatever lambda the advantages have."""
+    """With lambda 1 the targets are the sums of what comes, whatever the advantages have."""
     ends = ([False, True], [False, False])
     samples = samples_of(critics, *ends, time_limit="bootstrap", lam_critic=1.0)
     np.testing.assert_allclose(samples.targets, [(1.5, 3.0, 4.5), (1, 2, 3)])
