@@ -103,9 +103,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     critic_epochs: int = 16
     """Passes of the critics, each over as many samples as a batch has; 0: as many epochs as the
     improvement takes."""
-    critic_memory: int = 7
-    """Earlier batches whose samples the costs' critics go on learning from (critic_epochs above
-    0); the reward's learns from the newest."""
+    critic_memory: int = 31
+    """Earlier batches of which a quarter is kept for the costs' critics to go on learning from
+    (critic_epochs above 0); the reward's critic learns from the newest batch."""
     delta: float = 0.01
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
     check_every: int = 2
