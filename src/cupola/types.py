@@ -97,13 +97,11 @@ class Samples(NamedTuple):
 
 
 class CriticMemory(NamedTuple):
-    """Samples of the last M batches, oldest first; the first ones are empty at the beginning.
+    """S samples of each of the last M batches, oldest first; the first ones are empty at the
+    beginning. The costs' critics go on learning from them."""
 
-    The costs' critics go on learning from all of them, the reward's from the newest.
-    """
-
-    obs: Array  # [M, B, O], float16
-    targets: Array  # [M, B, 1 + K]
+    obs: Array  # [M, S, O], float16
+    targets: Array  # [M, S, 1 + K]
     filled: Array  # [], how many of the M hold samples
 
 

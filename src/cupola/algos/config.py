@@ -60,8 +60,8 @@ class OnPolicyConfig:
     critic_minibatch: int = 256
     """Samples per step of the critics, at most a batch (critic_epochs above 0)."""
     critic_memory: int = 0
-    """Earlier batches whose samples the costs' critics go on learning from (critic_epochs above
-    0); the reward's learns from the newest."""
+    """Earlier batches of which a quarter is kept for the costs' critics to go on learning from
+    (critic_epochs above 0); the reward's critic learns from the newest batch."""
 
     def __post_init__(self) -> None:
         check_types(self)

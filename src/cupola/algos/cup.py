@@ -103,9 +103,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     critic_epochs: int = 16
     """Passes of the critics, each over as many samples as a batch has; 0: as many epochs as the
     improvement takes."""
-    critic_memory: int = 7
-    """Earlier batches whose samples the costs' critics go on learning from (critic_epochs above
-    0); the reward's learns from the newest."""
+    critic_memory: int = 31
+    """Earlier batches of which a quarter is kept for the costs' critics to go on learning from
+    (critic_epochs above 0); the reward's critic learns from the newest batch."""
     delta: float = 0.01
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
     check_every: int = 2
@@ -293,6 +293,7 @@ def project(
 
     Skipped where no cost needs it (`Costs.active`): Adam's momentum alone would move the policy.
     """
+    before = half.multiplier_state
     half = update_multipliers(half, batch, config, problem)
     log_std = start.policy.log_std
     half_mean, half_log_std = nets.apply_policy(half.policy, samples.obs)
@@ -323,7 +324,9 @@ def project(
         next_nu=costs.next_nu,
         active=costs.active,
     )
-    end = half._replace(policy=descent.policy, nu=descent.nu)
+    cut_short = descent.kl > (config.projection_delta or config.delta)
+    state = config.multiplier_rule().settle(before, half.multiplier_state, cut_short)
+    end = half._replace(policy=descent.policy, nu=descent.nu, multiplier_state=state)
     if not own:
         end = end._replace(policy_opt=descent.opt_state)
     report = {"kl_project": descent.kl, "epochs_project": descent.epochs}

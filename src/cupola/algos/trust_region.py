@@ -44,7 +44,6 @@ def trust_region_algorithm(
         whole = np.arange(len(samples.obs), dtype=np.int32)
         orders = [np.broadcast_to(whole, (config.value_iterations, len(whole)))] * 2
 
-        learner = remembered(learner, samples)
         obs, targets = samples.obs, samples.targets
         if config.critic_epochs:
             (obs, targets), passes = critic_schedule(learner, samples, key, config)
@@ -59,6 +58,7 @@ def trust_region_algorithm(
         with Background(lambda: fitted(PARTS[0], orders[0]), cores) as reward:
             moved, metrics = policy_step(learner, samples, batch)
             costs = fitted(PARTS[1], orders[1])
+            moved = remembered(moved, samples, jax.random.fold_in(key, 1))
             return with_critics(moved, metrics, reward.result().joined(costs))
 
     return make_algorithm(config, problem, learn)
