@@ -82,10 +82,8 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
         run, count = RunDirectory.create(path / cell.name, config.to_json()), cell.iterations
         level = 100.0 * (1 + number % 7)
         returns = level * (1 - np.exp(-np.arange(count) / count * 4)) + rng.normal(0, 9, count)
-        with (
-            run.metrics_file.open("w") as metrics,
-            run.timings_file.open("w") as timings,
-        ):
+        with run:
+            run.rewind(0)
             for i in range(count):
                 record: dict[str, Any] = {
                     "iteration": i + 1,
@@ -98,9 +96,8 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
                     record |= {f"cost/{name}": None if i == 0 else cost, f"limit/{name}": limit}
                     record |= {f"cost_error/{name}": None if i < 2 else 0.5 + 0.1 * (i % 3)}
                     record |= {f"nu/{name}": 0.1 * rng.random(), "value_loss": rng.random()}
-                metrics.write(json.dumps(record) + "\n")
                 times = {"iteration": i + 1, "rollout_seconds": 0.4, "update_seconds": 0.1}
-                timings.write(json.dumps(times | {"steps_per_second": 10000.0}) + "\n")
+                run.log(record, times | {"steps_per_second": 10000.0})
         mean = {"mean": level, "low": level - 1, "high": level + 1}
         costs = {name: {**mean, "limit": limit} for name, limit in config.limits.items()}
         evaluation = {"return": mean, "costs": costs}
