@@ -159,6 +159,30 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> cupola.Run:
     return cupola.train("cup", "HopperSpeed", limits=5.0, out=out, **TINY)
 
 
+@pytest.fixture(scope="session")
+def probe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a moment, with the result that a sweep adds; no test changes it."""
+    path = tmp_path_factory.mktemp("probe") / "run"
+    cupola.train(
+        "ppo_lag",
+        "ProbeQuadratic",
+        out=path,
+        iterations=6,
+        checkpoint_every=2,
+        batch_size=40,
+        num_envs=4,
+        minibatch_size=20,
+        epochs=1,
+        hidden=(4,),
+        threads=1,
+    )
+    interval = {"mean": 1.0, "low": 0.5, "high": 1.5}
+    evaluation = {"return": interval, "length": interval, "costs": {}}
+    result = {"episodes": 20, "versions": {}, "sampled": evaluation, "deterministic": evaluation}
+    (path / "result.json").write_text(json.dumps(result))
+    return path
+
+
 @pytest.fixture
 def copy(trained: cupola.Run, tmp_path: Path) -> Path:
     return Path(shutil.copytree(trained.path, tmp_path / "copy"))

@@ -278,7 +278,9 @@ class Scripted:
             if ended.code == 0:
                 run = self._sweep.run_path(ended.name)
                 run.mkdir()
-                (run / "result.json").write_text('{"episodes": 2}')
+                evaluation = {"return": {"mean": 1.0}, "costs": {}}
+                result = {"sampled": evaluation, "deterministic": evaluation}
+                self._sweep.write_result(ended.name, {"episodes": 2, **result})
         self._running.clear()
         return found
 
@@ -336,7 +338,7 @@ def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> N
 
         def poll(self) -> None: ...
 
-    def start(sweep: Path, name: str, log: Path, cores: list[int]) -> Process:
+    def start(sweep: Path, name: str, cores: list[int]) -> Process:
         chosen.append(list(cores))
         return Process()
 

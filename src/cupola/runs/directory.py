@@ -16,7 +16,7 @@ import math
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -81,21 +81,17 @@ class RunDirectory:
             raise CupolaError(f"this config could not be read again ({error}).") from None
         cls.refuse_occupied(path)
         run, is_new = cls(path), not path.exists()
-        try:
-            with run.writing():
-                run.folder.make()
+        with run.writing(), run._lock:
+            run.folder.make()
             run.lock()
             cls.refuse_occupied(path)  # another process may have been faster
-            with run.writing():
+            try:
                 run.folder.write("config.json", data)
-        except CupolaError:
-            run.close()
-            if is_new and not run.folder.has("config.json"):
-                shutil.rmtree(path, ignore_errors=True)
-            raise
-        except BaseException:
-            run.close()
-            raise
+            except OSError:
+                if is_new:
+                    shutil.rmtree(path, ignore_errors=True)
+                raise
+            run._lock = run._lock.pop_all()  # kept, because nothing failed
         return run
 
     @classmethod
@@ -104,7 +100,7 @@ class RunDirectory:
         with reaching(path):
             if not path.exists():
                 raise CupolaError(f"there is no directory {path}.")
-            if not run.folder.has("config.json"):
+            if not path.is_dir() or not run.folder.has("config.json"):
                 raise CupolaError(f"{path} does not hold a run: it has no config.json.")
         return run
 
@@ -238,7 +234,9 @@ class RunDirectory:
         try:
             yield
         except OSError as error:
-            saved = checkpoints.iterations(self.checkpoints)
+            saved = []
+            with suppress(CupolaError):
+                saved = checkpoints.iterations(self.checkpoints)
             state = (
                 f"the run is safe up to iteration {saved[-1]}: make room or give access,"
                 f" then 'cupola resume {self.path}'."
