@@ -135,8 +135,8 @@ def test_a_config_as_a_value_trains_what_the_names_train(config, trained, tmp_pa
 
 
 def test_a_restored_trainer_goes_on_bit_for_bit(config, trained):
-    file = trained.path / "checkpoints" / "00000004.safetensors"
-    iteration, arrays = checkpoints.read(file)
+    folder = RunDirectory(trained.path).checkpoints
+    iteration, arrays, _ = checkpoints.read(folder, "00000004.safetensors")
     trainer = Trainer(config, task_of(config, threads=1))
     trainer.restore(iteration, arrays)
     saved = trainer.save()
@@ -154,7 +154,7 @@ def test_start_from_takes_networks_and_statistics_and_nothing_else(config, train
     factory = task_of(config, threads=1)
     (begun, fresh) = (Trainer(which, factory) for which in (later, other))
     ours, new = begun.save(), fresh.save()
-    old = checkpoints.newest(trained.path / "checkpoints")[1]
+    old = RunDirectory(trained.path).newest_checkpoint("none").arrays
     taken = ("learner.policy.", "learner.critics", "moments")
     for name, array in ours.items():
         expected = old if name.startswith(taken) else new

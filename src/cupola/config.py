@@ -15,7 +15,8 @@ from cupola.checks import check, check_types
 from cupola.cores import available_cores
 from cupola.errors import CupolaError, unknown
 from cupola.gym.options import GymOptions, is_foreign, only_for_gym
-from cupola.runs.directory import FORMAT, Record
+from cupola.runs.directory import FORMAT, RunDirectory
+from cupola.runs.schema import Record
 from cupola.runs.sinks import SinkName, check_names
 from cupola.tasks.base import TaskSpec
 from cupola.types import Problem
@@ -95,6 +96,15 @@ class RunConfig:
         }
 
     @classmethod
+    def of(cls, run: RunDirectory) -> RunConfig:
+        """The config of a run that was recorded."""
+        record = run.config()
+        try:
+            return cls.from_json(record)
+        except CupolaError as error:
+            raise CupolaError(f"{run.config_file}: {error}") from None
+
+    @classmethod
     def from_json(cls, record: Record) -> RunConfig:
         try:
             module = load_algorithm(record["algo"])
@@ -109,7 +119,7 @@ class RunConfig:
                 gym=build(GymOptions, record["gym"]) if "gym" in record else None,
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise CupolaError(f"config.json is incomplete or damaged ({error!r}).") from None
+            raise CupolaError(f"the config is incomplete or damaged ({error!r}).") from None
 
 
 class Settings(NamedTuple):

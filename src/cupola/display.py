@@ -14,7 +14,7 @@ from rich.table import Table
 from cupola.steadiness import Steadiness, measure, tenth, verdict
 
 if TYPE_CHECKING:  # numbers can be shown without waiting for JAX
-    from cupola.runs.directory import Record
+    from cupola.runs.schema import Record
 
 Shown = TypeVar("Shown", Progress, Live)
 

@@ -66,6 +66,11 @@ def evaluate(
     config = policy.config
     factory = task_of(config, task=task, env=env, cost=cost, threads=threads)
     problem = problem_of(factory.spec, config.limits)
+    if policy.act_size != factory.spec.act_size:
+        raise CupolaError(
+            f"this policy takes {policy.act_size} actions, {config.task} has"
+            f" {factory.spec.act_size}: the checkpoint is of another task."
+        )
     first_seed = environment_seed(seed, "evaluate")
     rng = np.random.default_rng(seed)
     parts = []

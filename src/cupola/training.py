@@ -25,7 +25,8 @@ from cupola.metrics import metrics_record
 from cupola.prediction_check import PredictionCheck
 from cupola.rollout import Collector, collect, collector_sizes, make_actor, make_prepare, strip
 from cupola.runs import checkpoints
-from cupola.runs.directory import Record, RunDirectory
+from cupola.runs.directory import RunDirectory
+from cupola.runs.schema import Record
 from cupola.runs.sinks import Sink, make_sinks
 from cupola.seeds import environment_seed
 from cupola.signals import stop_requests
@@ -83,7 +84,7 @@ class Trainer:
     def _start_from(self, path: Path) -> None:
         """Take over another run's networks and statistics, but no optimiser and no multiplier."""
         run = RunDirectory.open_to_load(path)
-        _, arrays = run.newest_checkpoint(f"start_from: {path} has no readable checkpoint.")
+        arrays = run.newest_checkpoint(f"start_from: {path} has no readable checkpoint.").arrays
         self.learner = self.learner._replace(
             policy=checkpoints.unflatten("learner.policy", arrays, self.learner.policy),
             critics=checkpoints.unflatten("learner.critics", arrays, self.learner.critics),
@@ -154,15 +155,22 @@ class Trainer:
 
     def restore(self, iteration: int, arrays: checkpoints.Arrays) -> None:
         self.restore_learner(iteration, arrays)
-        for i, collector in enumerate(self.collectors):
-            collector.restore(strip(f"collector{i}.", arrays))
-        self.prediction_check.restore(strip("prediction_check.", arrays))
+        with fitting():
+            for i, collector in enumerate(self.collectors):
+                shape = collector.obs.shape
+                collector.restore(strip(f"collector{i}.", arrays))
+                if collector.obs.shape != shape:
+                    raise ValueError(f"observations of shape {collector.obs.shape}, not {shape}")
+            self.prediction_check.restore(strip("prediction_check.", arrays))
 
     def restore_learner(self, iteration: int, arrays: checkpoints.Arrays) -> None:
         """What an update needs; the environments stay as they are."""
         self.iteration = iteration
         self.learner = checkpoints.unflatten("learner", arrays, self.learner)
         self.moments = checkpoints.unflatten("moments", arrays, self.moments)
+        costs = len(self.problem.costs)
+        for name, shape in (("costs", (None, costs)), ("horizons", (None, costs)), ("last", (2,))):
+            checkpoints.array_of(arrays, f"estimates.{name}", shape, "f")
         self.estimates.restore(strip("estimates.", arrays))
 
     def close(self) -> None:
@@ -222,12 +230,14 @@ def start(
     trainer = Trainer(config, factory)
     with closed_on_error(trainer):
         run = RunDirectory.create(path, config.to_json())
-    return _loop(run, trainer, sinks, listener)
+    with run:
+        return _loop(run, trainer, sinks, listener)
 
 
 def resume(
     path: str | Path,
     *,
+    restart: bool = False,
     listener: Listener | None = None,
     task: TaskFactory | None = None,
     env: EnvMaker | None = None,
@@ -235,19 +245,33 @@ def resume(
 ) -> Run:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
 
+    Where work would be lost, it says so and does nothing, unless ``restart`` asks for that: the run
+    begins again at iteration 1.
+
     What was given to `train` as a Python object (``task``, ``env``, ``cost``) is given again,
     except functions that can be imported by their names.
     """
-    run = RunDirectory.open_to_load(Path(path))
-    config = RunConfig.from_json(run.config())
-    sinks = make_sinks(config.options.sinks)
-    threads = config.options.engine_threads
-    trainer = Trainer(config, task_of(config, task=task, env=env, cost=cost, threads=threads))
-    with closed_on_error(trainer):
-        iteration, arrays = run.newest_checkpoint()
-        if arrays:
-            trainer.restore(iteration, arrays)
-    return _loop(run, trainer, sinks, listener)
+    with RunDirectory.open_to_load(Path(path)) as run:
+        run.lock()
+        config = RunConfig.of(run)
+        options = config.options
+        saved = None if restart else run.recover(options.iterations, options.checkpoint_every)
+        sinks = make_sinks(options.sinks)
+        factory = task_of(config, task=task, env=env, cost=cost, threads=options.engine_threads)
+        trainer = Trainer(config, factory)
+        with closed_on_error(trainer):
+            if saved:
+                trainer.restore(saved.iteration, saved.arrays)
+        return _loop(run, trainer, sinks, listener)
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Turn arrays that are missing or of another shape into a sentence."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise CupolaError(f"the checkpoint does not fit its run ({error!r}).") from None
 
 
 @contextmanager
@@ -290,7 +314,6 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
                 run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
         finished = trainer.iteration == options.iterations
     finally:
-        run.close()
         for sink in sinks:
             sink.close(finished)
         trainer.close()

@@ -11,7 +11,7 @@ import pytest
 import cupola
 from cupola.cli import main
 from cupola.errors import CupolaError
-from cupola.runs import checkpoints
+from cupola.runs.directory import RunDirectory
 
 SMALL = {
     "batch_size": 80,
@@ -33,7 +33,7 @@ def stop_at(moment):
 
 
 def arrays_of(run):
-    return checkpoints.newest(run.path / "checkpoints")[1]
+    return RunDirectory(run.path).newest_checkpoint("none").arrays
 
 
 def assert_same_end(run, reference):

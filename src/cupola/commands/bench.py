@@ -33,7 +33,7 @@ class BenchArgs:
 def run(args: Sequence[str]) -> None:
     parsed = parse(BenchArgs, args, "bench")
     from cupola.bench import bench
-    from cupola.runs.checkpoints import write_atomically
+    from cupola.runs.files import write_file
 
     if parsed.iterations < 1:
         raise CupolaError(f"iterations must be at least 1, not {parsed.iterations}.")
@@ -44,7 +44,7 @@ def run(args: Sequence[str]) -> None:
     Console().print(bench_table(result))
     if parsed.out:
         with in_words(f"cannot write {parsed.out}"):
-            write_atomically(parsed.out, (json.dumps(result, indent=1) + "\n").encode())
+            write_file(parsed.out, (json.dumps(result, indent=1) + "\n").encode())
 
 
 def bench_table(result: dict[str, Any]) -> Table:

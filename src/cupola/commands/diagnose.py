@@ -46,7 +46,7 @@ def run(args: Sequence[str]) -> None:
     from cupola.diagnosis.diagnose import diagnose
     from cupola.diagnosis.figure import draw_diagnosis
     from cupola.display import CountDisplay
-    from cupola.runs.checkpoints import write_atomically
+    from cupola.runs.files import write_file
 
     for option, path in (("--out", parsed.out), ("--figure", parsed.figure)):
         if path and not path.parent.is_dir():  # known now, not after minutes
@@ -70,10 +70,10 @@ def run(args: Sequence[str]) -> None:
     if parsed.out:
         with in_words(f"cannot write {parsed.out}"):
             text = json.dumps(found.to_json(), indent=1) + "\n"
-            write_atomically(parsed.out, text.encode())
+            write_file(parsed.out, text.encode())
     if parsed.figure:
         with in_words(f"cannot write {parsed.figure}"):
-            write_atomically(parsed.figure, draw_diagnosis(found))
+            write_file(parsed.figure, draw_diagnosis(found))
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

@@ -20,6 +20,8 @@ class ResumeArgs:
 
     run: Positional[Path]
     """The run's directory."""
+    restart: bool = False
+    """Throw away what the run has done, and begin again at iteration 1."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -29,9 +31,9 @@ def run(args: Sequence[str]) -> None:
     from cupola.runs.directory import RunDirectory
     from cupola.training import resume
 
-    config = RunConfig.from_json(RunDirectory.open_to_load(parsed.run).config())
+    config = RunConfig.of(RunDirectory.open_to_load(parsed.run))
     console = Console()
     warm_up_cache()
     with ProgressDisplay(console, config.options.iterations) as progress:
-        run = resume(parsed.run, listener=progress)
+        run = resume(parsed.run, restart=parsed.restart, listener=progress)
     conclude(console, run)

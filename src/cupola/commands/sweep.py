@@ -49,7 +49,7 @@ def sweep(args: SweepArgs) -> None:
     from cupola.cores import available_cores
     from cupola.signals import stop_requests
     from cupola.sweeps import grid
-    from cupola.sweeps.directory import SweepDirectory, locked
+    from cupola.sweeps.directory import SweepDirectory
     from cupola.sweeps.loop import work
     from cupola.sweeps.watch import SweepDisplay
 
@@ -61,7 +61,7 @@ def sweep(args: SweepArgs) -> None:
     with (
         contextlib.closing(make_pool(directory, args)) as pool,
         stop_requests() as stopping,
-        locked(path / "sweep.lock", f"another sweep is at work in {path}.", seconds=2.0),
+        directory.lock(),
     ):
         directory.settle_changes(args.retrain_changed)
         directory.write()

@@ -60,8 +60,8 @@ class Subject:
         env: EnvMaker | None = None,
         cost: CostFunction | None = None,
     ) -> None:
-        run, iteration, arrays = open_checkpoint(path)
-        config = RunConfig.from_json(run.config())
+        run, (iteration, arrays, _) = open_checkpoint(path)
+        config = RunConfig.of(run)
         # The checkpoint replaces all that another run would give, which may be gone by now.
         options = dataclasses.replace(config.options, start_from="")
         algorithm = build(type(config.algorithm), vars(config.algorithm) | dict(settings or {}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from cupola.reports import panels
 from cupola.reports.panels import Curve, Plane, Sensitivity, style
 from cupola.reports.results import Results
+from cupola.runs.files import Folder
 from cupola.sweeps.cells import slug
 
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
@@ -17,7 +19,7 @@ FORMATS = ("png", "svg")
 WIDTH, HEIGHT, DPI = 4.0, 3.0, 110
 
 
-def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
+def write_figures(results: Results, folder: Folder, points: int) -> list[Path]:
     """The curves of each task, the planes, and one figure per varied field; as PNG and SVG."""
     import matplotlib
 
@@ -42,18 +44,20 @@ def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
     return written
 
 
-def save(figure: Any, folder: Path, name: str) -> list[Path]:
+def save(figure: Any, folder: Folder, name: str) -> list[Path]:
     from matplotlib import pyplot
 
-    paths = [folder / f"{slug(name)}.{kind}" for kind in FORMATS]
     # The layout takes longer than the drawing: once for both.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    for path in paths:
-        date = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=DPI, metadata=date)
+    names = [f"{slug(name)}.{kind}" for kind in FORMATS]
+    for file, kind in zip(names, FORMATS, strict=True):
+        picture = io.BytesIO()
+        date = {"Date": None} if kind == "svg" else {}
+        figure.savefig(picture, format=kind, dpi=DPI, metadata=date)
+        folder.write(file, picture.getvalue())
     pyplot.close(figure)
-    return paths
+    return [folder.path / file for file in names]
 
 
 def layout(count: int, columns: int) -> tuple[Any, list[Any]]:

@@ -40,9 +40,8 @@ class LocalPool:
         chosen = sorted(self._load, key=lambda core: self._load[core])[: self._wanted(cell)]
         for core in chosen:
             self._load[core] += 1
-        log = self._sweep.log_path(cell.name)
         with writing(self._sweep.path):
-            process = worker.start(self._sweep.path, cell.name, log, chosen)
+            process = worker.start(self._sweep.path, cell.name, chosen)
         self._running[cell.name] = Job(process, chosen)
 
     def exits(self) -> list[WorkerExit]:

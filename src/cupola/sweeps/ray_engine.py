@@ -33,7 +33,7 @@ def run_cell(folder: str, name: str) -> int:
             f"{sweep} cannot be seen on {platform.node()}: put --out on storage that all machines"
             " share."
         )
-    with worker.start(sweep, name, sweep / "logs" / f"{name}.log") as process:
+    with worker.start(sweep, name) as process:
         try:
             while process.poll() is None and not (sweep / STOP).exists():
                 time.sleep(POLL_SECONDS)

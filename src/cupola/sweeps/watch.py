@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
@@ -13,9 +11,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from cupola.display import Screen, clock, cost_names, number
+from cupola.runs.directory import RunDirectory
 from cupola.sweeps.directory import CellStatus, SweepDirectory
 
-TAIL_BYTES = 16384
 ORDER = ("running", "failed", "interrupted", "waiting", "finished")
 STYLES = {"running": "cyan", "failed": "red", "finished": "green", "interrupted": "yellow"}
 
@@ -141,27 +139,7 @@ def costs(metrics: dict[str, Any]) -> str:
 
 def read_progress(sweep: SweepDirectory, name: str) -> Progress:
     """From the last lines of a run's files; the run may be on another machine."""
-    run = sweep.run_path(name)
-    metrics, timings = tail(run / "metrics.jsonl"), tail(run / "timings.jsonl")
+    metrics, timings = RunDirectory(sweep.run_path(name)).latest()
     recent = [t["rollout_seconds"] + t["update_seconds"] for t in timings[-10:]]
     seconds = sorted(recent)[len(recent) // 2] if recent else None
     return Progress(sweep.cells[name].iterations, metrics[-1] if metrics else None, seconds)
-
-
-def tail(path: Path) -> list[dict[str, Any]]:
-    """The last whole lines of a file of JSON objects."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return []
-    lines = lines[1:] if size > TAIL_BYTES else lines
-    found = []
-    for line in lines:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found

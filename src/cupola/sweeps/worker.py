@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cupola.runs.files import Folder
+
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
     from cupola.sweeps.directory import SweepDirectory
@@ -26,10 +28,10 @@ ORPHANED = 131
 PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
 
 
-def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+def start(sweep: Path, name: str, cores: Sequence[int] = ()) -> subprocess.Popen[bytes]:
     """Start a worker; it ends when its standard input is closed, also by the parent's death."""
     command = [sys.executable, "-m", "cupola.sweeps.worker", str(sweep), name]
-    with log.open("wb") as output:
+    with Folder(sweep, "logs").create(f"{name}.log") as output:
         return subprocess.Popen(
             [*command, *map(str, cores)],
             stdin=subprocess.PIPE,
@@ -55,10 +57,9 @@ def main(arguments: Sequence[str]) -> int:
 def attempt(sweep: SweepDirectory, name: str) -> int:
     """Run a cell; whatever goes wrong is recorded, and the exit code is 1."""
     from cupola.errors import CupolaError
-    from cupola.sweeps.directory import locked
 
     try:
-        with locked(sweep.lock_path(name), f"another process is at work on the cell {name}."):
+        with sweep.lock_cell(name):
             return run(sweep, name)
     except CupolaError as error:
         return fail(sweep, name, str(error))
@@ -87,12 +88,11 @@ def run(sweep: SweepDirectory, name: str) -> int:
     """Exit code: 0 when the cell is finished, 130 when it was stopped."""
     from cupola.evaluation import evaluate
     from cupola.policy import load
-    from cupola.sweeps.directory import write_json, writing
     from cupola.sweeps.loop import STOPPED
     from cupola.training import resume, train
 
     cell, path = sweep.cells[name], sweep.run_path(name)
-    if (path / "config.json").exists():
+    if sweep.has_begun(name):
         done = resume(path)
     else:
         done = train(cell.algo, cell.task, out=path, **cell.arguments())
@@ -103,8 +103,7 @@ def run(sweep: SweepDirectory, name: str) -> int:
     for kind in ("sampled", "deterministic"):
         evaluation = evaluate(policy, episodes=episodes, deterministic=kind == "deterministic")
         result[kind] = summarise(evaluation)
-    with writing(path):
-        write_json(path / "result.json", result)
+    sweep.write_result(name, result)
     return 0
 
 
