@@ -19,6 +19,7 @@ from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.episodes import Estimates
 from cupola.errors import CupolaError
+from cupola.gym.consent import effects_of_sinks, require_consent
 from cupola.gym.costs import CostFunction, name_of
 from cupola.gym.failures import EnvironmentFailedError
 from cupola.metrics import metrics_record
@@ -232,17 +233,21 @@ def resume(
     task: TaskFactory | None = None,
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
+    trust: bool = False,
 ) -> Run:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
 
     What was given to `train` as a Python object (``task``, ``env``, ``cost``) is given again,
-    except functions that can be imported by their names.
+    except functions that can be imported by their names. With ``trust`` these are imported, and
+    services among the sinks are used (docs/security.md).
     """
     run = RunDirectory.open_to_load(Path(path))
     config = RunConfig.from_json(run.config())
-    sinks = make_sinks(config.options.sinks)
+    require_consent(trust, "this run", effects_of_sinks(config.options.sinks))
     threads = config.options.engine_threads
-    trainer = Trainer(config, task_of(config, task=task, env=env, cost=cost, threads=threads))
+    factory = task_of(config, task=task, env=env, cost=cost, threads=threads, trust=trust)
+    sinks = make_sinks(config.options.sinks)
+    trainer = Trainer(config, factory)
     with closed_on_error(trainer):
         iteration, arrays = run.newest_checkpoint()
         if arrays:

@@ -65,7 +65,7 @@ def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     )
     assert [record["iteration"] for record in stopped.metrics] == [1, 2, 3]
     assert stopped.config.task == "env:worlds:Drift"  # found again by its name
-    assert_same_end(cupola.resume(stopped.path), whole)
+    assert_same_end(cupola.resume(stopped.path, trust=True), whole)
 
     policy = cupola.load(whole.path)
     env = gymnasium.wrappers.FlattenObservation(worlds.Drift())
@@ -76,7 +76,7 @@ def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     assert all(map(env.action_space.contains, many))
     with pytest.raises(CupolaError, match="takes observations of shape"):
         policy.predict(obs[:3])
-    result = cupola.evaluate(policy, episodes=3)
+    result = cupola.evaluate(policy, episodes=3, trust=True)
     assert result.lengths.mean == 15
     assert set(result.costs) == {"far", "fast"}
 
@@ -133,7 +133,7 @@ def test_what_cannot_be_restored_is_said_at_the_start_and_when_resumed(worlds, t
         )
     assert not any("env0" in name for name in arrays_of(run))
     with pytest.warns(UserWarning, match=r"cannot be saved.*a resumed run begins new episodes"):
-        ended = cupola.resume(run.path)
+        ended = cupola.resume(run.path, trust=True)
     assert ended.finished
     assert ended.metrics[:STOP] == run.metrics
     # No episode goes on where another was broken off.

@@ -39,6 +39,8 @@ class DiagnoseArgs:
     """JSON file for the figures."""
     figure: Path | None = None
     """PNG file for the chart."""
+    trust: bool = False
+    """Import the environment and the cost function that the run names (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -63,6 +65,7 @@ def run(args: Sequence[str]) -> None:
             settings=parse_settings(parsed.change),
             seed=parsed.seed,
             tell=progress,
+            trust=parsed.trust,
         )
     console.print(diagnosis_table(found))
     console.print(kl_table(found.kl))

@@ -30,6 +30,8 @@ class EvalArgs:
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
+    trust: bool = False
+    """Import the environment and the cost function that the run names (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -45,6 +47,7 @@ def run(args: Sequence[str]) -> None:
         deterministic=parsed.deterministic,
         seed=parsed.seed,
         threads=available_cores(),
+        trust=parsed.trust,
     )
     Console().print(evaluation_table(result))
 

@@ -20,6 +20,8 @@ class ResumeArgs:
 
     run: Positional[Path]
     """The run's directory."""
+    trust: bool = False
+    """Import code that the run names, and use its services (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -33,5 +35,5 @@ def run(args: Sequence[str]) -> None:
     console = Console()
     warm_up_cache()
     with ProgressDisplay(console, config.options.iterations) as progress:
-        run = resume(parsed.run, listener=progress)
+        run = resume(parsed.run, listener=progress, trust=parsed.trust)
     conclude(console, run)

@@ -119,16 +119,22 @@ def parse_limits(texts: Sequence[str]) -> float | dict[str, float] | None:
 def conclude(console: Console, run: Run) -> None:
     """The closing table and the next commands; exit code 130 where the run was stopped."""
     from cupola.display import summary
+    from cupola.gym.consent import effects_of_sinks
     from cupola.runs.directory import RunDirectory
+    from cupola.task_source import effects_of_run
 
     if run.metrics:
         timings = RunDirectory.open(run.path).timings()
         console.print(summary(run.metrics, timings, run.finished))
+    effects = effects_of_run(run.config)
     if not run.finished:
-        console.print(f"stopped; continue with: {program()} resume {run.path}", soft_wrap=True)
+        trust = " --trust" if effects or effects_of_sinks(run.config.options.sinks) else ""
+        next_command = f"{program()} resume {run.path}{trust}"
+        console.print(f"stopped; continue with: {next_command}", soft_wrap=True)
         sys.exit(130)
     console.print("next:")
-    console.print(f"  {program()} eval {run.path} --episodes 20", soft_wrap=True)
+    trust = " --trust" if effects else ""
+    console.print(f"  {program()} eval {run.path}{trust} --episodes 20", soft_wrap=True)
     if "tensorboard" in run.config.options.sinks:
         look = f"tensorboard --logdir {run.path}  (pip install tensorboard)"
         console.print(f"  {look}", soft_wrap=True)

@@ -52,10 +52,11 @@ class Worker:
         ours, theirs = socket.socketpair()
         program = "from cupola.gym.workers import serve; serve()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program, str(theirs.fileno())],
+            [sys.executable, "-P", "-c", program, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            # The path of this process, no more: without -P the working directory would go first.
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
         )
         theirs.close()
         self._line = Connection(ours.detach())

@@ -25,7 +25,7 @@ STOP = "stop"
 """A file in the sweep's directory that asks its workers to stop, wherever they are."""
 
 
-def run_cell(folder: str, name: str) -> int:
+def run_cell(folder: str, name: str, trust: bool = False) -> int:
     """Runs within a Ray task: the worker's exit code."""
     sweep = Path(folder)
     if not (sweep / "sweep.json").is_file():
@@ -33,7 +33,7 @@ def run_cell(folder: str, name: str) -> int:
             f"{sweep} cannot be seen on {platform.node()}: put --out on storage that all machines"
             " share."
         )
-    with worker.start(sweep, name, sweep / "logs" / f"{name}.log") as process:
+    with worker.start(sweep, name, sweep / "logs" / f"{name}.log", trust=trust) as process:
         try:
             while process.poll() is None and not (sweep / STOP).exists():
                 time.sleep(POLL_SECONDS)
@@ -56,7 +56,14 @@ def refuse_unreachable(address: str | None) -> None:
 class RayPool:
     """Workers on the cluster at ``address``; without one, on a cluster of this machine alone."""
 
-    def __init__(self, sweep: SweepDirectory, jobs: int = 0, address: str | None = None) -> None:
+    def __init__(
+        self,
+        sweep: SweepDirectory,
+        jobs: int = 0,
+        address: str | None = None,
+        *,
+        trust: bool = False,
+    ) -> None:
         if jobs < 0:
             raise CupolaError(f"jobs must be at least 1, not {jobs}.")
         try:
@@ -66,7 +73,7 @@ class RayPool:
                 "the Ray engine needs Ray: pip install 'cupola[ray]', or use --engine local."
             ) from None
         self._ray: Any = ray
-        self._sweep, self._jobs = sweep, jobs
+        self._sweep, self._jobs, self._trust = sweep, jobs, trust
         self._running: dict[str, Any] = {}
         (sweep.path / STOP).unlink(missing_ok=True)
         refuse_unreachable(address)
@@ -99,7 +106,8 @@ class RayPool:
 
     def start(self, cell: Cell) -> None:
         task = self._task.options(num_cpus=self._wanted(cell), name=cell.name, **self._options)
-        self._running[cell.name] = task.remote(str(self._sweep.path.absolute()), cell.name)
+        path = str(self._sweep.path.absolute())
+        self._running[cell.name] = task.remote(path, cell.name, self._trust)
 
     def exits(self) -> list[WorkerExit]:
         if not self._running:

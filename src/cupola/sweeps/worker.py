@@ -1,6 +1,6 @@
 """One cell in a process of its own: train or resume, evaluate, write the result.
 
-    python -m cupola.sweeps.worker SWEEP CELL [CORE ...]
+    python -P -m cupola.sweeps.worker SWEEP CELL [--trust] [CORE ...]
 
 The process ends as soon as its standard input does, so a parent that dies leaves no worker behind.
 """
@@ -26,9 +26,16 @@ ORPHANED = 131
 PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
 
 
-def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a worker; it ends when its standard input is closed, also by the parent's death."""
-    command = [sys.executable, "-m", "cupola.sweeps.worker", str(sweep), name]
+def start(
+    sweep: Path, name: str, log: Path, cores: Sequence[int] = (), *, trust: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a worker; it ends when its standard input is closed, also by the parent's death.
+
+    The ``trust`` that the sweep was given is passed on. Without -P Python would import whatever
+    the working directory has.
+    """
+    command = [sys.executable, "-P", "-m", "cupola.sweeps.worker", str(sweep), name]
+    command += ["--trust"] if trust else []
     with log.open("wb") as output:
         return subprocess.Popen(
             [*command, *map(str, cores)],
@@ -40,7 +47,8 @@ def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subpr
 
 
 def main(arguments: Sequence[str]) -> int:
-    sweep, name, *cores = arguments
+    sweep, name, *rest = arguments
+    trust, cores = "--trust" in rest, [core for core in rest if core != "--trust"]
     if cores and hasattr(os, "sched_setaffinity"):
         # Before numpy and JAX count the cores.
         os.sched_setaffinity(0, {int(core) for core in cores})
@@ -49,17 +57,17 @@ def main(arguments: Sequence[str]) -> int:
     from cupola.sweeps.directory import SweepDirectory
 
     warm_up_cache()
-    return attempt(SweepDirectory.open(Path(sweep)), name)
+    return attempt(SweepDirectory.open(Path(sweep)), name, trust)
 
 
-def attempt(sweep: SweepDirectory, name: str) -> int:
+def attempt(sweep: SweepDirectory, name: str, trust: bool = False) -> int:
     """Run a cell; whatever goes wrong is recorded, and the exit code is 1."""
     from cupola.errors import CupolaError
     from cupola.sweeps.directory import locked
 
     try:
         with locked(sweep.lock_path(name), f"another process is at work on the cell {name}."):
-            return run(sweep, name)
+            return run(sweep, name, trust)
     except CupolaError as error:
         return fail(sweep, name, str(error))
     except Exception as error:
@@ -83,7 +91,7 @@ def fail(sweep: SweepDirectory, name: str, reason: str) -> int:
     return 1
 
 
-def run(sweep: SweepDirectory, name: str) -> int:
+def run(sweep: SweepDirectory, name: str, trust: bool) -> int:
     """Exit code: 0 when the cell is finished, 130 when it was stopped."""
     from cupola.evaluation import evaluate
     from cupola.policy import load
@@ -93,7 +101,7 @@ def run(sweep: SweepDirectory, name: str) -> int:
 
     cell, path = sweep.cells[name], sweep.run_path(name)
     if (path / "config.json").exists():
-        done = resume(path)
+        done = resume(path, trust=trust)
     else:
         done = train(cell.algo, cell.task, out=path, **cell.arguments())
     if not done.finished:
@@ -101,7 +109,8 @@ def run(sweep: SweepDirectory, name: str) -> int:
     policy, episodes = load(path), sweep.experiment.evaluation_episodes
     result: dict[str, Any] = {"episodes": episodes, "versions": versions()}
     for kind in ("sampled", "deterministic"):
-        evaluation = evaluate(policy, episodes=episodes, deterministic=kind == "deterministic")
+        deterministic = kind == "deterministic"
+        evaluation = evaluate(policy, episodes=episodes, deterministic=deterministic, trust=trust)
         result[kind] = summarise(evaluation)
     with writing(path):
         write_json(path / "result.json", result)
