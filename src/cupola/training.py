@@ -265,6 +265,29 @@ def closed_on_error(trainer: Trainer) -> Iterator[None]:
         raise
 
 
+class Keeper:
+    """Writes the checkpoints of a training."""
+
+    def __init__(self, run: RunDirectory, trainer: Trainer) -> None:
+        self._run, self._trainer, self._saved = run, trainer, trainer.iteration
+
+    def save(self) -> None:
+        """A checkpoint of the last iteration, unless there is one."""
+        iteration, keep = self._trainer.iteration, self._trainer.config.options.keep_checkpoints
+        if iteration > self._saved:
+            self._run.checkpoint(iteration, self._trainer.save(), keep)
+            self._saved = iteration
+
+    @contextmanager
+    def saving_first(self) -> Iterator[None]:
+        """Sinks and listeners may fail, but no iteration is lost by it."""
+        try:
+            yield
+        except BaseException:
+            self.save()
+            raise
+
+
 def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: Listener | None) -> Run:
     options = trainer.config.options
     finished = False
@@ -273,7 +296,7 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
         with run.writing():
             for sink in sinks:
                 sink.start(run.path, run.config(), trainer.iteration + 1)
-        saved = trainer.iteration
+        keeper = Keeper(run, trainer)
         with stop_requests() as stopping:
             while trainer.iteration < options.iterations and not stopping.is_set():
                 try:
@@ -283,16 +306,16 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
                 except EnvironmentFailedError as error:
                     raise CupolaError(f"{str(error).rstrip('.')}; {run.last_good()}") from error
                 run.log(metrics, timings)
-                with run.writing():
+                is_last = trainer.iteration == options.iterations or stopping.is_set()
+                if is_last or trainer.iteration % options.checkpoint_every == 0:
+                    keeper.save()
+                with run.writing(), keeper.saving_first():
                     for sink in sinks:
                         sink.log(metrics, timings)
-                if trainer.iteration % options.checkpoint_every == 0:
-                    run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
-                    saved = trainer.iteration
-                if listener:
-                    listener(metrics, timings)
-            if trainer.iteration > saved:
-                run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
+                with keeper.saving_first():
+                    if listener:
+                        listener(metrics, timings)
+            keeper.save()
         finished = trainer.iteration == options.iterations
     finally:
         run.close()

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse
+from cupola.display import Terminal
 from cupola.errors import CupolaError
 
 
@@ -30,6 +30,6 @@ def compare(args: CompareArgs) -> None:
 
     if not args.runs:
         raise CupolaError("say what to compare: cupola compare RUN RUN ...")
-    console = Console()
-    for part in comparison(args.runs, utf8=console.encoding.startswith("utf")):
+    console = Terminal()
+    for part in comparison(args.runs, utf8=console.is_utf8):
         console.print(part)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse, program
+from cupola.display import Terminal
 from cupola.errors import CupolaError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def sweep(args: SweepArgs) -> None:
     require_consent(args.trust, str(args.file), experiment.effects())
     path = args.out or Path("runs") / experiment.name
     SweepDirectory.refuse_foreign(path, experiment)
-    directory, console = SweepDirectory(path, experiment), Console()
+    directory, console = SweepDirectory(path, experiment), Terminal()
     display = SweepDisplay(console, directory, args.jobs or available_cores())
     with (
         contextlib.closing(make_pool(directory, args)) as pool,

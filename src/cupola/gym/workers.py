@@ -19,6 +19,8 @@ import cloudpickle
 from cupola.errors import CupolaError
 from cupola.gym.failures import EnvironmentFailedError, blaming
 from cupola.gym.single import EnvGroup, EnvRecipe
+from cupola.output import forgiving_output
+from cupola.signals import REQUESTS
 
 
 class InProcess:
@@ -55,6 +57,7 @@ class Worker:
             [sys.executable, "-P", "-c", program, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
+            start_new_session=True,  # Ctrl-C and a closed terminal are for the main process
             # The path of this process, no more: without -P the working directory would go first.
             env=os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
         )
@@ -95,7 +98,13 @@ class Worker:
 
 def serve() -> None:
     """The life of a worker: it ends when the main process hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process to handle
+    for number in REQUESTS:
+        signal.signal(number, signal.SIG_IGN)
+    with forgiving_output():
+        _serve()
+
+
+def _serve() -> None:
     line = Connection(int(sys.argv[1]))
     group: EnvGroup | None = None
     order: bytes | None = None

@@ -54,10 +54,12 @@ def main(arguments: Sequence[str]) -> int:
         os.sched_setaffinity(0, {int(core) for core in cores})
     threading.Thread(target=end_with_parent, daemon=True).start()
     from cupola.compilation import warm_up_cache
+    from cupola.output import forgiving_output
     from cupola.sweeps.directory import SweepDirectory
 
     warm_up_cache()
-    return attempt(SweepDirectory.open(Path(sweep)), name, trust)
+    with forgiving_output():  # the disk of the log may be full
+        return attempt(SweepDirectory.open(Path(sweep)), name, trust)
 
 
 def attempt(sweep: SweepDirectory, name: str, trust: bool = False) -> int:
