@@ -117,7 +117,9 @@ class Trainer:
         )
         learner, *rest = self._algorithm.update(self.learner, batch, update_key, self.threads)
         report, prediction = jax.device_get(rest)
-        self._check_finite("update", report | prediction._asdict())
+        self._check_finite("update", report)
+        self._check_finite("prediction of the update", prediction._asdict())
+        self._check_moments(rollout.obs, moments)
         report |= self.prediction_check.compare(prediction, self.estimates.horizons)
         updated = time.perf_counter()
         self.learner, self.moments = learner, moments
@@ -136,10 +138,22 @@ class Trainer:
     def _check_finite(self, where: str, arrays: dict[str, Any]) -> None:
         for name, array in arrays.items():
             if not np.isfinite(array).all():
+                called = "observations" if name in ("obs", "next_obs") else name
                 raise NotFiniteError(
-                    f"iteration {self.iteration + 1}: {name!r} of the {where} is not finite"
+                    f"iteration {self.iteration + 1}: {called!r} of the {where} is not finite"
                     f" (task {self.config.task})"
                 )
+
+    def _check_moments(self, obs: np.ndarray, moments: Moments) -> None:
+        """Refuse observations so large that the policy would no longer see anything."""
+        hidden = ~np.isfinite(moments.squares) | obs_moments.drowned(moments, obs)
+        if hidden.any():
+            column = self.spec.inputs[np.flatnonzero(hidden)[0]]
+            raise NotFiniteError(
+                f"iteration {self.iteration + 1}: observation {column} of {self.config.task} is or"
+                " was so large that the policy cannot see it any more: scale or bound it in the"
+                " environment"
+            )
 
     def save(self) -> checkpoints.Arrays:
         arrays = checkpoints.flatten("learner", self.learner)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import gymnasium
@@ -157,6 +158,20 @@ def test_a_failure_in_the_middle_names_the_environment_and_the_checkpoint(worlds
     assert complaint.endswith(
         f"fix the environment; the last good checkpoint is"
         f" {run / 'checkpoints' / '00000002.safetensors'}.\n"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be saved")
+@pytest.mark.parametrize("cost", [lambda next_obs: next_obs[0], lambda next_obs: 1.0])
+def test_an_observation_that_is_not_finite_is_not_blamed_on_others(worlds, tmp_path, cost):
+    """The cost function makes a cost of it that is not finite, or the policy such an action."""
+    given = {"env": worlds.Fades, "cost": cost, "limits": 3, "max_episode_steps": 10}
+    with pytest.raises(CupolaError) as caught:
+        cupola.train("ppo_lag", **given, out=tmp_path / "run", **SMALL)
+    assert re.fullmatch(
+        r"an observation of env:worlds:Fades is not finite, in step \d+ of an episode: fix the"
+        r" environment; .*",
+        str(caught.value),
     )
 
 
