@@ -7,6 +7,8 @@ import csv
 import hashlib
 import io
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
@@ -142,6 +144,24 @@ def test_figures_of_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
         written += save(matplotlib.pyplot.figure(), tmp_path, name, written)
     assert [path.name for path in written] == ["a_b.png", "a_b.svg", "a_b_.png", "a_b_.svg"]
     assert all(path.is_file() for path in written)
+
+
+def test_settings_of_matplotlib_in_the_working_directory_are_not_used(tmp_path: Path) -> None:
+    """With them LaTeX would run."""
+    (tmp_path / "curves.csv.gz").write_bytes(curves.encode(results("a")))
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+    settings = "text.usetex: True\ntext.latex.preamble: \\input{x}\nbackend: module://evil\n"
+    (tmp_path / "here" / "matplotlibrc").write_text(settings)
+    for place in ("here", "there"):
+        command = [sys.executable, "-m", "cupola", "report", "../curves.csv.gz", "--out", "r.html"]
+        subprocess.run(command, cwd=tmp_path / place, check=True, capture_output=True)
+    figures = [
+        sorted((tmp_path / place / "r" / "figures").iterdir()) for place in ("here", "there")
+    ]
+    assert len(figures[0]) == 6
+    for ours, theirs in zip(*figures, strict=True):
+        assert ours.read_bytes() == theirs.read_bytes()
 
 
 def test_a_task_that_looks_like_mathematics_can_be_diagnosed(monkeypatch) -> None:

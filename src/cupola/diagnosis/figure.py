@@ -22,7 +22,9 @@ def draw_diagnosis(found: Diagnosis) -> bytes:
     """Critics, gradients, changes, and the KL of an update."""
     import matplotlib
 
-    with matplotlib.rc_context({"text.parse_math": False}):  # names stay as they are
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # it reads settings, LaTeX among them, from the working directory
+        matplotlib.rcParams["text.parse_math"] = False  # names stay as they are
         return draw(found)
 
 

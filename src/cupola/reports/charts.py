@@ -25,6 +25,7 @@ def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcdefaults()  # it reads settings, LaTeX among them, from the working directory
     # Text stays text, also with dollar signs in it, and equal figures are equal files.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cupola"})
     matplotlib.rcParams.update({"text.parse_math": False, "font.size": 9})
