@@ -166,11 +166,18 @@ def run_config(
     for name, value in vars(settings.gym).items():
         if not foreign and value != getattr(GymOptions, name):
             raise only_for_gym(name)
+    resolved = resolve_limits(spec, limits)
+    by_time = [cost.name for cost in spec.costs if cost.discounted and cost.name in resolved]
+    check(
+        settings.algorithm.gamma > 0 or spec.time_limit == 1 or not by_time,
+        f"the limit of {', '.join(by_time)} is on the discounted return, of which gamma=0 leaves"
+        " the first step of an episode alone: write for example gamma=0.99.",
+    )
     return RunConfig(
         algo=load_algorithm(algo).__name__.rpartition(".")[2],
         task=spec.name,
         preset=settings.preset,
-        limits=resolve_limits(spec, limits),
+        limits=resolved,
         options=settings.options,
         algorithm=settings.algorithm,
         gym=settings.gym if foreign else None,

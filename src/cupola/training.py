@@ -19,6 +19,7 @@ from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.episodes import Estimates
 from cupola.errors import CupolaError
+from cupola.gym.consent import effects_of_sinks, require_consent
 from cupola.gym.costs import CostFunction, name_of
 from cupola.gym.failures import EnvironmentFailedError
 from cupola.metrics import metrics_record
@@ -117,7 +118,9 @@ class Trainer:
         )
         learner, *rest = self._algorithm.update(self.learner, batch, update_key, self.threads)
         report, prediction = jax.device_get(rest)
-        self._check_finite("update", report | prediction._asdict())
+        self._check_finite("update", report)
+        self._check_finite("prediction of the update", prediction._asdict())
+        self._check_moments(rollout.obs, moments)
         report |= self.prediction_check.compare(prediction, self.estimates.horizons)
         updated = time.perf_counter()
         self.learner, self.moments = learner, moments
@@ -136,10 +139,22 @@ class Trainer:
     def _check_finite(self, where: str, arrays: dict[str, Any]) -> None:
         for name, array in arrays.items():
             if not np.isfinite(array).all():
+                called = "observations" if name in ("obs", "next_obs") else name
                 raise NotFiniteError(
-                    f"iteration {self.iteration + 1}: {name!r} of the {where} is not finite"
+                    f"iteration {self.iteration + 1}: {called!r} of the {where} is not finite"
                     f" (task {self.config.task})"
                 )
+
+    def _check_moments(self, obs: np.ndarray, moments: Moments) -> None:
+        """Refuse observations so large that the policy would no longer see anything."""
+        hidden = ~np.isfinite(moments.squares) | obs_moments.drowned(moments, obs)
+        if hidden.any():
+            column = self.spec.inputs[np.flatnonzero(hidden)[0]]
+            raise NotFiniteError(
+                f"iteration {self.iteration + 1}: observation {column} of {self.config.task} is or"
+                " was so large that the policy cannot see it any more: scale or bound it in the"
+                " environment"
+            )
 
     def save(self) -> checkpoints.Arrays:
         arrays = checkpoints.flatten("learner", self.learner)
@@ -242,6 +257,7 @@ def resume(
     task: TaskFactory | None = None,
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
+    trust: bool = False,
 ) -> Run:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
 
@@ -249,15 +265,18 @@ def resume(
     begins again at iteration 1.
 
     What was given to `train` as a Python object (``task``, ``env``, ``cost``) is given again,
-    except functions that can be imported by their names.
+    except functions that can be imported by their names. With ``trust`` these are imported, and
+    services among the sinks are used (docs/security.md).
     """
     with RunDirectory.open_to_load(Path(path)) as run:
         run.lock()
         config = RunConfig.of(run)
         options = config.options
+        require_consent(trust, "this run", effects_of_sinks(options.sinks))
+        threads = options.engine_threads
+        factory = task_of(config, task=task, env=env, cost=cost, threads=threads, trust=trust)
         saved = None if restart else run.recover(options.iterations, options.checkpoint_every)
         sinks = make_sinks(options.sinks)
-        factory = task_of(config, task=task, env=env, cost=cost, threads=options.engine_threads)
         trainer = Trainer(config, factory)
         with closed_on_error(trainer):
             if saved:
@@ -284,6 +303,29 @@ def closed_on_error(trainer: Trainer) -> Iterator[None]:
         raise
 
 
+class Keeper:
+    """Writes the checkpoints of a training."""
+
+    def __init__(self, run: RunDirectory, trainer: Trainer) -> None:
+        self._run, self._trainer, self._saved = run, trainer, trainer.iteration
+
+    def save(self) -> None:
+        """A checkpoint of the last iteration, unless there is one."""
+        iteration, keep = self._trainer.iteration, self._trainer.config.options.keep_checkpoints
+        if iteration > self._saved:
+            self._run.checkpoint(iteration, self._trainer.save(), keep)
+            self._saved = iteration
+
+    @contextmanager
+    def saving_first(self) -> Iterator[None]:
+        """Sinks and listeners may fail, but no iteration is lost by it."""
+        try:
+            yield
+        except BaseException:
+            self.save()
+            raise
+
+
 def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: Listener | None) -> Run:
     options = trainer.config.options
     finished = False
@@ -292,7 +334,7 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
         with run.writing():
             for sink in sinks:
                 sink.start(run.path, run.config(), trainer.iteration + 1)
-        saved = trainer.iteration
+        keeper = Keeper(run, trainer)
         with stop_requests() as stopping:
             while trainer.iteration < options.iterations and not stopping.is_set():
                 try:
@@ -302,16 +344,16 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
                 except EnvironmentFailedError as error:
                     raise CupolaError(f"{str(error).rstrip('.')}; {run.last_good()}") from error
                 run.log(metrics, timings)
-                with run.writing():
+                is_last = trainer.iteration == options.iterations or stopping.is_set()
+                if is_last or trainer.iteration % options.checkpoint_every == 0:
+                    keeper.save()
+                with run.writing(), keeper.saving_first():
                     for sink in sinks:
                         sink.log(metrics, timings)
-                if trainer.iteration % options.checkpoint_every == 0:
-                    run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
-                    saved = trainer.iteration
-                if listener:
-                    listener(metrics, timings)
-            if trainer.iteration > saved:
-                run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
+                with keeper.saving_first():
+                    if listener:
+                        listener(metrics, timings)
+            keeper.save()
         finished = trainer.iteration == options.iterations
     finally:
         for sink in sinks:

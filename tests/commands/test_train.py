@@ -45,6 +45,15 @@ REFUSED = [
         "minibatch_size must lie between 1 and batch_size (10000)",
     ),
     (f"{HOPPER} --minibatch-size 0", "minibatch_size must lie between 1 and batch_size"),
+    (
+        f"{HOPPER} --multiplier predicted --batch-size 1 --num-envs 1 --minibatch-size 1",
+        "multiplier=predicted needs a batch_size of at least 2: it keeps a part",
+    ),
+    (
+        f"{HOPPER} --gamma 0",
+        "the limit of speed is on the discounted return, of which gamma=0 leaves the first step of"
+        " an episode alone: write for example gamma=0.99.",
+    ),
     (f"{HOPPER} --num-envs 7", "num_envs must divide batch_size"),
     (f"{HOPPER} --num-envs 0", "num_envs must be at least 1"),
     (f"{HOPPER} --iterations 0", "iterations must be at least 1, not 0"),

@@ -166,6 +166,11 @@ class Config(MinibatchConfig, LagrangianConfig):
         check_not_negative(self, "alpha", "beta", "projection_delta")
         fitted = self.batch_size - self.held_out
         check(
+            fitted > 0,
+            "multiplier=predicted needs a batch_size of at least 2: it keeps a part of the batch to"
+            " test its prediction.",
+        )
+        check(
             self.minibatch_size <= fitted,
             f"minibatch_size must be at most {fitted}, the part of the batch that the policy is"
             f" fitted to, not {self.minibatch_size}.",

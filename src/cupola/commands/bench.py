@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
+from cupola.display import Terminal
 from cupola.errors import CupolaError, in_words
 
 
@@ -41,7 +41,7 @@ def run(args: Sequence[str]) -> None:
     result = bench(
         parsed.task, algo=parsed.algo, iterations=parsed.iterations, threads=parsed.threads
     )
-    Console().print(bench_table(result))
+    Terminal().print(bench_table(result))
     if parsed.out:
         with in_words(f"cannot write {parsed.out}"):
             write_file(parsed.out, (json.dumps(result, indent=1) + "\n").encode())

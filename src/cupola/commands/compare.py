@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse
+from cupola.display import Terminal
 from cupola.errors import CupolaError
 
 
@@ -34,6 +34,6 @@ def compare(args: CompareArgs) -> None:
     runs, left_out = load(args.runs)
     for one in left_out:
         warnings.warn(str(one), stacklevel=1)
-    console = Console()
-    for part in comparison(runs, utf8=console.encoding.startswith("utf")):
+    console = Terminal()
+    for part in comparison(runs, utf8=console.is_utf8):
         console.print(part)

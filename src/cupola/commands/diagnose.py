@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, UseAppendAction, arg
 
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
+from cupola.display import CountDisplay, Terminal
 from cupola.errors import CupolaError, in_words
 
 if TYPE_CHECKING:
@@ -39,13 +39,14 @@ class DiagnoseArgs:
     """JSON file for the figures."""
     figure: Path | None = None
     """PNG file for the chart."""
+    trust: bool = False
+    """Import the environment and the cost function that the run names (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
     parsed = parse(DiagnoseArgs, args, "diagnose")
     from cupola.diagnosis.diagnose import diagnose
     from cupola.diagnosis.figure import draw_diagnosis
-    from cupola.display import CountDisplay
     from cupola.runs.files import write_file
 
     for option, path in (("--out", parsed.out), ("--figure", parsed.figure)):
@@ -54,7 +55,7 @@ def run(args: Sequence[str]) -> None:
     if parsed.figure and parsed.figure.suffix != ".png":
         raise CupolaError(f"--figure is a name like diagnosis.png, not {parsed.figure}.")
     warm_up_cache()
-    console = Console()
+    console = Terminal()
     with CountDisplay(console) as progress:
         found = diagnose(
             parsed.run,
@@ -63,6 +64,7 @@ def run(args: Sequence[str]) -> None:
             settings=parse_settings(parsed.change),
             seed=parsed.seed,
             tell=progress,
+            trust=parsed.trust,
         )
     console.print(diagnosis_table(found))
     console.print(kl_table(found.kl))

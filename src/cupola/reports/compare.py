@@ -46,7 +46,7 @@ def comparison(runs: list[RunResult], utf8: bool = True) -> list[Table]:
     table.add_column("run", overflow="fold")
     for column in ("iterations", "return", "cost (limit)", "steps/s"):
         table.add_column(column, overflow="fold")
-    bars, pm = (BARS, "±") if utf8 else (PLAIN_BARS, "+-")
+    bars = BARS if utf8 else PLAIN_BARS
     for name, run in zip(names, runs, strict=True):
         same_task = [other for other in runs if other.task == run.task]
         costs = []
@@ -54,7 +54,7 @@ def comparison(runs: list[RunResult], utf8: bool = True) -> list[Table]:
             held = run.steadiness(cost)
             sign = "<=" if held.mean <= limit else ">" if held.mean > limit else "?"
             called = f"{cost} " if len(run.limits) > 1 else ""
-            around = "" if math.isnan(held.deviation) else f" {pm} {three_digits(held.deviation)}"
+            around = "" if math.isnan(held.deviation) else f" ± {three_digits(held.deviation)}"
             costs.append(f"{called}{number(held.mean)}{around} {sign} {number(limit)}")
             costs.append(curve_shape(run, same_task, f"cost/{cost}", bars))
         done, asked = run.iterations, run.config.get("iterations", 0)

@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from cupola.display import Screen, clock, cost_names, number
+from cupola.output import visible
 from cupola.runs.directory import RunDirectory
 from cupola.sweeps.directory import CellStatus, SweepDirectory
 
@@ -56,10 +57,10 @@ class SweepDisplay(Screen[Live]):
         for name, status in statuses.items():
             if self._states.get(name, "waiting") != status.state:
                 reason = f": {status.reason}" if status.reason else ""
-                print(f"{name}  {status.state}{reason}", flush=True)
+                self._say(f"{name}  {status.state}{reason}")
             self._states[name] = status.state
         if self._is_due():
-            print(self.headline(statuses), flush=True)
+            self._say(self.headline(statuses))
 
     def progress(self, name: str, status: CellStatus) -> Progress:
         if name in self._finished:
@@ -110,11 +111,11 @@ class SweepDisplay(Screen[Live]):
             table.add_row(f"and {len(names) - rows} more", *[""] * (len(columns) - 1))
         return table
 
-    def _row(self, status: CellStatus, progress: Progress) -> tuple[str, ...]:
+    def _row(self, status: CellStatus, progress: Progress) -> tuple[str | Text, ...]:
         state = status.state
-        shown = f"[{STYLES[state]}]{state}[/]" if state in STYLES else state
+        shown = Text(state, STYLES.get(state, ""))
         if status.reason:
-            shown += f": {escape(status.reason)}"
+            shown.append(f": {visible(status.reason)}", "default")
         metrics = progress.metrics
         left = progress.left if state in ("running", "interrupted") else None
         return (
