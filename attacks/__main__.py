@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import defaultdict
 from pathlib import Path
 
 from rich.console import Console
@@ -27,6 +26,8 @@ def main() -> int:
     chosen = {name: found[name] for name in asked.only or found}
     library = Path(tempfile.mkdtemp(prefix="cupola-attacks-"))
     os.environ["XDG_CACHE_HOME"] = str(library / "cache")
+    for kind in chosen.values():
+        getattr(kind, "prepare", lambda _: None)(library)
     console, tallies = Console(), Tallies(Tally)
     plan = (
         campaign.for_tries(chosen, asked.tries, asked.seed)

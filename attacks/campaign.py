@@ -44,7 +44,7 @@ def for_minutes(kinds: dict[str, ModuleType], minutes: float, seed: int, tallies
     """Always a try of the kind that has had the least of its share of the time."""
     end = time.monotonic() + 60 * minutes
     begun: Counter[str] = Counter()
-    usual = {kind: 2.0 for kind in kinds}
+    usual = dict.fromkeys(kinds, 2.0)
 
     def spent(kind: str) -> float:
         """With the tries that are still going on, as long as they usually take."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +18,9 @@ TINY = (
     *("--batch-size", "40", "--num-envs", "4", "--minibatch-size", "20", "--epochs", "1"),
     *("--hidden", "4", "--threads", "1", "--limit", "0.4", "--multiplier-lr", "0.1"),
 )
+
+KEPT = 2
+CHECKPOINT = re.compile(r"checkpoints/\d{8}\.safetensors")
 
 
 class Subject(NamedTuple):
@@ -34,7 +39,7 @@ class Subject(NamedTuple):
         return [
             *("train", self.algo, self.task, *self.options, "--out", str(out)),
             *("--iterations", str(self.iterations), "--checkpoint-every", str(self.every)),
-            *("--keep-checkpoints", "2", "--sinks", *self.sinks),
+            *("--keep-checkpoints", str(KEPT), "--sinks", *self.sinks),
         ]
 
 
@@ -76,7 +81,7 @@ def stopped(library: Path, subject: Subject, iteration: int, number: int = signa
     return made_once(library / f"{subject.name}-stopped-{iteration}-{number}", make)
 
 
-def made_once(path: Path, make) -> Path:  # noqa: ANN001
+def made_once(path: Path, make: Callable[[Path], None]) -> Path:
     """A directory that the first who needs it makes; others find it whole."""
     if not path.exists():
         folder = path.with_name(f".{path.name}-{os.getpid()}")
@@ -139,9 +144,15 @@ def check_same(run: Path, whole: Path) -> None:
 
 
 def files_of(run: Path) -> set[str]:
-    """Without those whose names or existence may differ: TensorBoard's, and locks."""
+    """Without those that may differ: TensorBoard's, locks, checkpoints but the newest.
+
+    A run that was asked to stop has a checkpoint where it stopped.
+    """
     names = {str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()}
-    return {name for name in names if "tensorboard" not in name and "lock" not in name}
+    saved = sorted(name for name in names if CHECKPOINT.fullmatch(name))
+    require(len(saved) <= KEPT, f"too many checkpoints: {saved}")
+    others = names - set(saved[:-1])
+    return {name for name in others if "tensorboard" not in name and "lock" not in name}
 
 
 def check_arrays(run: Path, whole: Path) -> None:

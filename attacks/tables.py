@@ -36,7 +36,7 @@ def totals(kinds: dict[str, ModuleType], tallies: Tallies) -> str:
     """For example: 230 kills (20 sweep_kills, ...), 5,210 mutated directories."""
     parts = []
     for what, noun in NOUNS.items():
-        tries = Counter({k: tallies[k].tries for k in kinds if kinds[k].COUNTS == what})
+        tries = Counter({k: tallies[k].tries for k in kinds if what == kinds[k].COUNTS})
         if tries.total():
             each = ", ".join(f"{count:,} {kind}" for kind, count in tries.items())
             parts.append(f"{tries.total():,} {noun} ({each})")
