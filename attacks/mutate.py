@@ -36,8 +36,8 @@ def truncate(random: Random, data: bytes) -> bytes:
 def insert(random: Random, data: bytes) -> bytes:
     piece = random.choice(
         (b"\0", b"\xff\xfe", b"\xc3\x28", b"\n", b"\r", b"\n\n", b"{}\n", b"[]\n", b"null\n",
-         b"1\n", b"NaN\n", b'"x"\n', b"\xe2\x80\xa8", b"\x85", b"\x0c", b" ", b"}", b"{", b"\xef\xbb\xbf",
-         random.randbytes(16))
+         b"1\n", b"NaN\n", b'"x"\n', b"\xe2\x80\xa8", b"\x85", b"\x0c", b" ", b"}", b"{",
+         b"\xef\xbb\xbf", random.randbytes(16))
     )  # fmt: skip
     at = random.choice((0, len(data), random.randrange(len(data) + 1)))
     return data[:at] + piece + data[at:]
@@ -112,7 +112,8 @@ VALUES: tuple[Any, ...] = (
     "/etc/passwd", "[/b]", "[bold", "$\\frac{$", "\\", "%s{}", "a\nb", "\x00", "\x1b[31m", "²", "٣",
     RAW + "1e400", RAW + "-1e400", RAW + "NaN", RAW + "Infinity", RAW + "1" + "0" * 400,
     RAW + "1" * 5000, RAW + "[" * 50_000 + "]" * 50_000,
-    RAW + '{"a":' * 20_000 + "1" + "}" * 20_000, RAW + '"\\ud800"', RAW + '"\\udfff\\ud800"', RAW + "01", RAW + "0x10", RAW + "'x'",
+    RAW + '{"a":' * 20_000 + "1" + "}" * 20_000,
+    RAW + '"\\ud800"', RAW + '"\\udfff\\ud800"', RAW + "01", RAW + "0x10", RAW + "'x'",
 )  # fmt: skip
 
 

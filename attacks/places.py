@@ -21,7 +21,7 @@ class Place:
 
     root: Path
     library: Path
-    _before: str = field(default="", init=False)
+    _before: list[tuple[str, int, bytes]] = field(default_factory=list, init=False)
 
     @property
     def work(self) -> Path:
@@ -41,25 +41,22 @@ class Place:
 
     def guard(self) -> None:
         """Remember the outside as it is now."""
-        self._before = fingerprint(self.outside)
+        self._before = entries(self.outside)
 
     def check(self) -> None:
-        require(fingerprint(self.outside) == self._before, "files outside were touched")
+        now = entries(self.outside)
+        touched = sorted({name for name, *_ in {*now} ^ {*self._before}})
+        require(not touched, f"files outside were touched: {', '.join(touched)[:200]}")
 
     def remove(self) -> None:
         shutil.rmtree(self.root, ignore_errors=True)
 
 
-def fingerprint(folder: Path) -> str:
-    """Names, kinds and contents of all that a folder holds; links are not followed."""
-    total = hashlib.sha256()
-    for path, kind, content in entries(folder):
-        total.update(f"{path}\0{kind}\0".encode("utf-8", "surrogateescape"))
-        total.update(content)
-    return total.hexdigest()
+Entry = tuple[str, int, bytes]
 
 
-def entries(folder: Path) -> list[tuple[str, int, bytes]]:
+def entries(folder: Path) -> list[Entry]:
+    """Names, kinds and digests of all that a folder holds; links are not followed."""
     found = []
     for base, folders, files in os.walk(folder):
         for name in (*folders, *files):
@@ -68,7 +65,7 @@ def entries(folder: Path) -> list[tuple[str, int, bytes]]:
             content = b""
             if stat.S_ISREG(mode):
                 with open(path, "rb") as file:
-                    content = file.read()
+                    content = hashlib.file_digest(file, "sha256").digest()
             elif stat.S_ISLNK(mode):
                 content = os.fsencode(os.readlink(path))
             found.append((os.path.relpath(path, folder), stat.S_IFMT(mode), content))

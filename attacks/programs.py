@@ -50,17 +50,26 @@ def undisturbed_process() -> Iterator[None]:
                     del sys.modules[name]
 
 
+class Terminal(io.TextIOWrapper):
+    """A stream that looks like a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 def call(
     args: Sequence[str],
     cwd: Path,
     environment: Mapping[str, str] | None = None,
     encoding: str = "utf-8",
+    terminal: bool = False,
 ) -> Outcome:
     """`cupola ARGS` within this process; streams behave as those of a real one."""
     from cupola.cli import main
 
-    out = io.TextIOWrapper(io.BytesIO(), encoding, newline="\n")
-    err = io.TextIOWrapper(io.BytesIO(), encoding, "backslashreplace", newline="\n")
+    kind = Terminal if terminal else io.TextIOWrapper
+    out = kind(io.BytesIO(), encoding, newline="\n")
+    err = kind(io.BytesIO(), encoding, "backslashreplace", newline="\n")
     with undisturbed_process():
         os.chdir(cwd)
         os.environ["COLUMNS"] = "160"

@@ -82,7 +82,10 @@ def plant(random: Random, target: Path, path: Path, outside: Path) -> None:
     if random.random() < 0.4:
         ending = random.choice(("tmp", "part", "new"))
         path = path.with_name(random.choice((f".{path.name}.{ending}", f"{path.name}.{ending}")))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        return  # something was planted there before
     if path.parent.resolve() != path.parent and not path.parent.resolve().is_relative_to(target):
         return  # a link that was planted before leads outside
     original = path.read_bytes() if path.is_file() else b""
