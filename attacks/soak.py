@@ -44,8 +44,10 @@ class Sample(NamedTuple):
     threads: int
 
 
-def watch(process: subprocess.Popen[bytes], run: Path, every: float, hours: float) -> list[Sample]:
-    """A sample now and then, until the training ends or its time is over."""
+def watch(
+    process: subprocess.Popen[bytes], run: Path, iterations: int, every: float, hours: float
+) -> list[Sample]:
+    """A sample now and then, until the last iteration or until the time is over."""
     began, samples, lines = time.monotonic(), [], LineCount(run / "metrics.jsonl")
     while process.poll() is None:
         spent = time.monotonic() - began
@@ -54,7 +56,7 @@ def watch(process: subprocess.Popen[bytes], run: Path, every: float, hours: floa
             process.wait()
             break
         iteration = lines.update()
-        if iteration and (sample := look(process.pid, spent, iteration)):
+        if 0 < iteration < iterations and (sample := look(process.pid, spent, iteration)):
             samples.append(sample)
         time.sleep(every)
     return samples
@@ -152,7 +154,7 @@ def main() -> int:
         process = subprocess.Popen(
             [sys.executable, "-m", "cupola", "train", *command], stdout=subprocess.DEVNULL
         )
-        samples = watch(process, run, asked.every, 0.0 if tiny else asked.hours)
+        samples = watch(process, run, count, asked.every, 0.0 if tiny else asked.hours)
     if process.returncode not in (0, 130) or not samples:
         print(f"the training failed: exit code {process.returncode}")
         return 1
