@@ -124,8 +124,10 @@ def attempt(module: ModuleType, kind: str, seed: int, library: Path) -> str:
         place.check()
     except Failed as failure:
         return " ".join(str(failure).split()) or "failed"
-    except BaseException:  # of the attack itself: to be looked at as well
-        return f"the attack broke: {last_line(traceback.format_exc())}"
+    except BaseException as error:  # of the attack itself: to be looked at as well
+        place_of = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{Path(place_of.filename).name} line {place_of.lineno}"
+        return f"the attack broke: {last_line(traceback.format_exc())} ({where})"
     finally:
         if not os.environ.get("ATTACKS_KEEP"):
             place.remove()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import time
@@ -28,7 +29,7 @@ def attack(random: Random, place: Place) -> None:
     time.sleep(random.uniform(0, 0.05))
     target = random.choice((victim.pid, *children(victim.pid)))
     alone = target != victim.pid
-    require(victim.poll() is None, f"it ended before it was killed: {victim.wait().err}")
+    require(victim.poll() is None, "it ended before it was killed")
     os.kill(target, signal.SIGKILL)
     outcome = victim.wait()
     if alone:
@@ -42,5 +43,6 @@ def children(pid: int) -> list[int]:
     """The processes that a process has started (Linux)."""
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
+        with contextlib.suppress(OSError):  # a thread that has ended
+            found += [int(child) for child in (task / "children").read_text().split()]
     return sorted(set(found))
