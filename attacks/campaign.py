@@ -46,18 +46,25 @@ def for_minutes(kinds: dict[str, ModuleType], minutes: float, seed: int, tallies
     begun: Counter[str] = Counter()
     usual = dict.fromkeys(kinds, 2.0)
 
+    def running(kind: str) -> int:
+        return begun[kind] - tallies[kind].tries
+
     def spent(kind: str) -> float:
         """With the tries that are still going on, as long as they usually take."""
         tally = tallies[kind]
         if tally.tries:
             usual[kind] = tally.seconds / tally.tries
-        running = begun[kind] - tally.tries
-        return (tally.seconds + running * usual[kind]) / kinds[kind].SHARE
+        return (tally.seconds + running(kind) * usual[kind]) / kinds[kind].SHARE
 
     while time.monotonic() < end:
-        kind = min(kinds, key=spent)
+        free = [kind for kind in kinds if not (is_alone(kinds[kind]) and running(kind))]
+        kind = min(free or kinds, key=spent)
         yield kind, seed * SEEDS_APART + begun[kind]
         begun[kind] += 1
+
+
+def is_alone(kind: ModuleType) -> bool:
+    return getattr(kind, "ALONE", False)
 
 
 def for_tries(kinds: dict[str, ModuleType], tries: int, seed: int) -> Plan:
@@ -73,33 +80,33 @@ def run(
     kinds: dict[str, ModuleType], plan: Plan, jobs: int, library: Path, tallies: Tallies, tell: Tell
 ) -> None:
     """Work through the plan, ``jobs`` tries at a time."""
-    idle: dict[bool, list[Lane]] = {True: [], False: []}
-    busy: list[tuple[Lane, bool]] = []
-    more = True
+    idle: defaultdict[tuple[bool, str], list[Lane]] = defaultdict(list)
+    busy: list[tuple[Lane, tuple[bool, str]]] = []
+    following = next(plan, None)
     try:
-        while more or busy:
-            while more and len(busy) < jobs:
-                following = next(plan, None)
-                if following is None:
-                    more = False
-                    break
+        while following or busy:
+            while following and len(busy) < jobs:
                 kind, seed = following
-                warm = kinds[kind].WARM
-                lane = idle[warm].pop() if idle[warm] else Lane(warm, library)
+                alone = is_alone(kinds[kind])
+                sort = (kinds[kind].WARM, kind if alone else "")
+                if alone and any(other == sort for _, other in busy):
+                    break
+                lane = idle[sort].pop() if idle[sort] else Lane(sort[0], library)
                 lane.start(kind, seed, kinds[kind].SECONDS)
-                busy.append((lane, warm))
-            wait([lane.line for lane, _ in busy if lane.alive], timeout=0.5)
-            for lane, warm in list(busy):
+                busy.append((lane, sort))
+                following = next(plan, None)
+            wait([lane.line for lane, _ in busy], timeout=0.5)
+            for lane, sort in list(busy):
                 result = lane.poll()
                 if result is None:
                     continue
-                busy.remove((lane, warm))
+                busy.remove((lane, sort))
                 tallies[result.kind].add(result)
                 tell(result, tallies)
                 if lane.alive and not lane.worn:
-                    idle[warm].append(lane)
+                    idle[sort].append(lane)
                 elif lane.alive:
                     lane.close()
     finally:
-        for lane in (*idle[True], *idle[False], *(lane for lane, _ in busy)):
+        for lane in (*(lane for lanes in idle.values() for lane in lanes), *(b[0] for b in busy)):
             lane.close()

@@ -8,6 +8,7 @@ A file is a kind if it has
 - `WARM`: whether it runs cupola within the process of the attack (`programs.call`), which is quick,
   or in children only (`programs.fork`);
 - `COUNTS`: what a try is, for the totals: a kill, a mutant, a command or an attack;
+- `ALONE = True`, where its tries come one at a time, all in one process;
 - `prepare(library)`, where a warm kind needs references: they are trained before anything else;
 - `attack(random, place)`: one try; raises `Failed` where cupola did not survive.
 """

@@ -163,17 +163,35 @@ def try_report(place: Place, source: Path, origin: Path, mutated: set[str]) -> N
     if outcome.code or said(outcome, page):
         return
     require(page.is_file(), "report: no page, no word")
-    expected = place.library / f"{origin.name}-curves-{os.getpid()}.csv.gz"
-    if not expected.exists():
-        other = place.root / "expected.html"
-        call(["report", str(origin), "--out", str(other)], place.root)
-        shutil.copy(other.with_suffix("") / "curves.csv.gz", expected)
-    ours, theirs = numbers(page.with_suffix("") / "curves.csv.gz"), numbers(expected)
-    asked = any(name.endswith(("config.json", "sweep.json", "result.json")) for name in mutated)
-    if asked:  # other seeds or fewer cells may be asked for, but no cell has other numbers
-        require(set(ours) <= {*theirs, ()}, f"report: other numbers, no word ({named(mutated)})")
+    ours, theirs = page.with_suffix(""), expected_report(place, origin)
+    changed = f"other numbers, no word ({named(mutated)})"
+    rows, expected = (numbers(folder / "curves.csv.gz") for folder in (ours, theirs))
+    if any(name.endswith(("config.json", "sweep.json", "result.json")) for name in mutated):
+        # Other settings or fewer cells may be asked for, but no cell has other numbers.
+        require(set(rows) <= {*expected, ()}, f"report: {changed}")
     else:
-        require(ours == theirs, f"report: other numbers, no word ({named(mutated)})")
+        require(rows == expected, f"report: {changed}")
+        require(evaluations(ours) == evaluations(theirs), f"evaluation in the report: {changed}")
+    if all(name.endswith("result.json") for name in mutated):
+        fewer = not evaluations(ours) <= evaluations(theirs)
+        require(not fewer, f"evaluation in the report: {changed}")
+
+
+def expected_report(place: Place, origin: Path) -> Path:
+    """The report of the undamaged directory, made once in this process."""
+    folder = place.library / f"{origin.name}-report-{os.getpid()}"
+    if not folder.exists():
+        call(["report", str(origin), "--out", f"{folder}.html"], place.root)
+    return folder
+
+
+def evaluations(report: Path) -> set[str]:
+    """The cells of the table of evaluations that are numbers."""
+    file = report / "tables" / "evaluation.csv"
+    if not file.exists():
+        return set()
+    rows = csv.reader(file.read_text().splitlines())
+    return {cell for row in rows for cell in row if any(map(str.isdigit, cell))}
 
 
 def said(outcome: Outcome, page: Path) -> bool:
