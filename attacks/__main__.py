@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from attacks import campaign, kinds, tables
+from attacks import campaign, kinds, programs, tables
 from attacks.campaign import Tallies, Tally
 from attacks.lanes import Result
 
@@ -21,7 +21,7 @@ TELL_SECONDS = 60.0
 
 def main() -> int:
     asked = arguments()
-    prepare()
+    os.environ.setdefault(programs.SLOWNESS, str(prepare()))
     found = kinds.load()
     chosen = {name: found[name] for name in asked.only or found}
     library = Path(tempfile.mkdtemp(prefix="cupola-attacks-"))
@@ -90,9 +90,14 @@ def arguments() -> argparse.Namespace:
     return asked
 
 
-def prepare() -> None:
-    """Import what the forked processes would import one by one; JAX computes nothing here."""
+def prepare() -> float:
+    """Import what the forked processes would import one by one; JAX computes nothing here.
+
+    Returns how busy the machine is: seconds that went by for a second of work.
+    """
     import importlib
+
+    began = time.monotonic(), time.process_time()
 
     from cupola.cli import COMMANDS
 
@@ -107,6 +112,8 @@ def prepare() -> None:
     from cupola.tasks import specs
 
     specs()
+    passed, worked = time.monotonic() - began[0], time.process_time() - began[1]
+    return min(20.0, max(1.0, passed / worked))
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from attacks import kinds
 from attacks.places import Place
-from attacks.programs import end_with_parent
+from attacks.programs import end_with_parent, slowly
 from attacks.verdicts import Failed, last_line
 
 RENEWED_AFTER = 400
@@ -61,7 +61,7 @@ class Lane:
     def start(self, kind: str, seed: int, seconds: float) -> None:
         self._tries += 1
         self._now, self._began = (kind, seed), time.monotonic()
-        self._deadline = self._began + seconds
+        self._deadline = self._began + slowly(seconds)
         self.line.send((kind, seed))
 
     def poll(self) -> Result | None:

@@ -23,7 +23,14 @@ from attacks.verdicts import Failed, Outcome
 
 PATIENCE = 60.0
 """Seconds that a child may take; what takes longer hangs."""
+SLOWNESS = "ATTACKS_SLOWNESS"
+"""An environment variable: how much longer everything takes than on a machine with nothing to do."""
 REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def slowly(seconds: float) -> float:
+    """So many seconds of a machine with nothing else to do."""
+    return seconds * float(os.environ.get(SLOWNESS, "1"))
 
 
 def end_with_parent() -> None:
@@ -119,12 +126,12 @@ class Victim:
 
     def wait(self, seconds: float = PATIENCE) -> Outcome:
         """How it ended; one that does not is killed, and that is a failure."""
-        deadline = time.monotonic() + seconds
+        deadline = time.monotonic() + slowly(seconds)
         while self.poll() is None:
             if time.monotonic() > deadline:
                 self.send(signal.SIGKILL)
                 self.wait(5.0)
-                raise Failed(f"it hangs: not over after {seconds:.0f} s")
+                raise Failed(f"it hangs: not over after {slowly(seconds):.0f} s")
             time.sleep(0.003)
         assert self.code is not None
         return Outcome(self.code, *(self._read(name) for name in ("out", "err")))

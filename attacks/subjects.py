@@ -96,7 +96,7 @@ def made_once(path: Path, make: Callable[[Path], None]) -> Path:
 
 
 def train(subject: Subject, out: Path) -> None:
-    outcome = programs.fork(subject.command(out), out.parent).wait()
+    outcome = programs.fork(subject.command(out), out.parent).wait(300)  # it compiles
     require(outcome.code == 0, f"an undisturbed {subject.name} failed: {outcome.err}")
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from random import Random
 
 from attacks.places import Place
-from attacks.programs import PATIENCE, Victim, fork, program
+from attacks.programs import PATIENCE, Victim, fork, program, slowly
 from attacks.subjects import SUBJECTS, check_resumes, reference, start_resume
 from attacks.verdicts import Failed, check_manners, require
 
@@ -39,7 +39,7 @@ def kill_at(random: Random, victim: Victim, run: Path, lines: int) -> None:
 
 
 def wait_for_lines(victim: Victim, run: Path, count: int) -> None:
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + slowly(PATIENCE)
     while lines_of(run) < count and victim.poll() is None:
         if time.monotonic() > deadline:
             raise Failed("the training makes no progress")

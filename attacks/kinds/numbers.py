@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from attacks.places import Place
-from attacks.programs import Victim, fork, python_path
+from attacks.programs import Victim, fork, python_path, slowly
 from attacks.subjects import TINY
 from attacks.verdicts import check_manners, require
 from attacks.worlds import DEEDS, MISDEEDS, NUMBERS, ORDER
@@ -51,10 +51,10 @@ def attack(random: Random, place: Place) -> None:
 
 def end_hanging(victim: Victim, run: Path, shown: str, at_start: bool) -> None:
     """Two times Ctrl-C end a training whose environment never answers."""
-    time.sleep(6)
+    time.sleep(slowly(6.0))
     require(victim.poll() is None, f"{shown}: it did not hang")
     victim.send(signal.SIGINT)
-    time.sleep(0.5)
+    time.sleep(slowly(0.5))
     if not at_start:
         require(victim.poll() is None, f"{shown}: one Ctrl-C ended it")
     victim.send(signal.SIGINT)

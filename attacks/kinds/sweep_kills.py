@@ -11,7 +11,7 @@ from random import Random
 from attacks.kinds.kills import lines_of
 from attacks.kinds.worker_kills import children
 from attacks.places import Place
-from attacks.programs import PATIENCE, Victim, program
+from attacks.programs import PATIENCE, Victim, program, slowly
 from attacks.subjects import check_same, made_once
 from attacks.verdicts import Failed, check_manners, require
 
@@ -74,7 +74,7 @@ def whole_sweep(library: Path) -> Path:
 
 def wait_for(sweep: Victim, out: Path, lines: int) -> None:
     """Until a cell has written so many lines."""
-    deadline = time.monotonic() + 2 * PATIENCE
+    deadline = time.monotonic() + slowly(2 * PATIENCE)
     while sweep.poll() is None:
         cells = [path.parent for path in out.glob("*/config.json")]
         if max(map(lines_of, cells), default=-1) >= lines:
