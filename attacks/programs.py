@@ -24,7 +24,7 @@ from attacks.verdicts import Failed, Outcome
 PATIENCE = 60.0
 """Seconds that a child may take; what takes longer hangs."""
 SLOWNESS = "ATTACKS_SLOWNESS"
-"""An environment variable: how much longer everything takes than on a machine with nothing to do."""
+"""An environment variable: how much longer everything takes than on an idle machine."""
 REPOSITORY = Path(__file__).resolve().parent.parent
 
 

@@ -54,7 +54,6 @@ class Nodes:
             [sys.executable, "-c", CLUSTER],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             env=os.environ | {"PYTHONPATH": python_path()} | PATIENT,
             preexec_fn=end_with_parent,
             text=True,
