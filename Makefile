@@ -4,10 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
+MINUTES ?= 60
+SEED ?= 0
 PARALLEL := --numprocesses auto --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-all check bench clean
+.PHONY: train test test-all check bench attack soak clean
 
 train: $(READY)  ## a short real CUP training (a few minutes), ending in a table
 	$(BIN)/cupola train cup SwimmerSpeed --iterations 150 --out runs/quickstart-$$(date +%Y%m%d-%H%M%S)
@@ -23,6 +25,13 @@ check: $(DEV)  ## formatter, linter, types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+attack: $(DEV)  ## attacks of all kinds: MINUTES=60 SEED=0; the table goes to runs/attacks-SEED
+	$(BIN)/python -m attacks --minutes $(MINUTES) --seed $(SEED) --out runs/attacks-$(SEED)
+
+soak: $(DEV)  ## 20,000 iterations of a tiny training, then two hours of a real one: is memory flat?
+	$(BIN)/python -m attacks.soak tiny experiments/results/soak
+	$(BIN)/python -m attacks.soak real experiments/results/soak
 
 bench: $(READY)  ## steps a second beside the physics ceiling
 	$(BIN)/cupola bench HopperSpeed
