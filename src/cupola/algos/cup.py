@@ -145,19 +145,19 @@ class Config(MinibatchConfig, LagrangianConfig):
     cost_estimate: Literal["episodes", "steps"] = "steps"
     """What the multipliers see of a cost: the mean over these episodes, or over all steps of the
     batch, which are of the newest policy."""
-    aim: float = 0.97
+    aim: float = 0.95
     """The rule steers to this share of the limit."""
     nu_init: float = 0.0
     """Multipliers at the start."""
     nu_max: float = 100.0
     """Bound on the multipliers."""
-    pid_kp: float = 1.0
+    pid_kp: float = 2.0
     """Gain on the smoothed violation (multiplier=pid)."""
-    pid_ki: float = 0.02
+    pid_ki: float = 0.04
     """Gain on the sum of violations (multiplier=pid)."""
     pid_kd: float = 0.0
     """Gain on the rise of the smoothed cost (multiplier=pid)."""
-    pid_smoothing: float = 0.5
+    pid_smoothing: float = 0.7
     """Weight of the past in both averages (multiplier=pid)."""
 
     def __post_init__(self) -> None:
