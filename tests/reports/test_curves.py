@@ -128,6 +128,19 @@ def test_a_file_of_an_earlier_version_has_no_sampling_errors() -> None:
     assert again.curves.keys() == run.curves.keys()
 
 
+def test_the_kl_of_policy_steps_comes_along_where_it_is_known() -> None:
+    head = HEAD.replace("return,", "return,kl_improve,kl_project,")
+    row = "cup,T,0,{},5000,5,1000,3.5,0.01,{},9.5,10,0.1,finished\n"
+    [run] = curves.decode([head, row.format(1, 0.02), row.format(2, "")])
+    np.testing.assert_array_equal(run.curves["kl_project"], [0.02, math.nan])
+    written = unpacked([run])
+    assert ",return,kl_improve,kl_project,cost/c," in written[0]
+    assert ",3.5,0.01,0.02,9.5," in written[1]
+    [none] = curves.decode([head, row.format(1, "")])
+    assert "kl_project" not in none.curves
+    assert "kl_project" not in unpacked([none])[0]
+
+
 def test_equal_runs_stay_apart() -> None:
     """Two copies of a run are two runs, as they are in a directory."""
     table = {"iteration": np.array([1.0, 2.0]), "steps": np.array([5.0, 10.0])}

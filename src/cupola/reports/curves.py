@@ -1,9 +1,10 @@
 """All curves of a sweep, or of any runs, in one file: a compressed CSV, one row per iteration.
 
     algorithm, FIELD ..., task, seed, iteration, steps, episodes, length, return,
-    cost/NAME, cost_error/NAME, limit/NAME, nu/NAME, ..., state
+    kl, kl_improve, kl_project, cost/NAME, cost_error/NAME, limit/NAME, nu/NAME, ..., state
 
-A FIELD is a setting that varies between the runs; cost_error/NAME is the standard error of the
+A FIELD is a setting that varies between the runs; kl is the KL divergence of a policy step, and
+kl_improve and kl_project are those of CUP's two (only the columns that a run has); cost_error/NAME is the standard error of the
 estimate cost/NAME, nu/NAME the Lagrange multiplier of a cost. Files of earlier versions have no
 cost_error/NAME. A cell is empty where a value is not known. Numbers have all their digits, so a
 report from this file has the same tables and curves as one from the run directories. The rows of a
@@ -33,15 +34,17 @@ from cupola.sweeps.directory import State
 
 FILE_NAME = "curves.csv.gz"
 SCALARS = ("iteration", "steps", "episodes", "length", "return")
+STEPS = ("kl", "kl_improve", "kl_project")
 PER_COST = ("cost/", "cost_error/", "limit/", "nu/")
-IF_KNOWN = ("cost_error/", "nu/")
+IF_KNOWN = (*STEPS, "cost_error/", "nu/")
 FIXED = ("algorithm", "task", "seed", *SCALARS, "state")
 
 
 def encode(results: Results) -> bytes:
     """The file of all curves; equal results give equal bytes."""
     costs = list(dict.fromkeys(cost for run in results.runs for cost in run.costs))
-    numbers = [*SCALARS, *(prefix + cost for cost in costs for prefix in PER_COST)]
+    steps = [name for name in STEPS if any(name in run.curves for run in results.runs)]
+    numbers = [*SCALARS, *steps, *(prefix + cost for cost in costs for prefix in PER_COST)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["algorithm", *results.varied, "task", "seed", *numbers, "state"])
@@ -136,8 +139,8 @@ def read_header(names: list[str]) -> Header:
         raise CupolaError("the first line must name every column once, 'algorithm' first.")
     task = names.index("task")
     for name in names[task:]:
-        if name not in FIXED and not name.startswith(PER_COST):
-            raise unknown("column", name, (*FIXED, *(f"{kind}NAME" for kind in PER_COST)))
+        if name not in (*FIXED, *STEPS) and not name.startswith(PER_COST):
+            raise unknown("column", name, (*FIXED, *STEPS, *(f"{kind}NAME" for kind in PER_COST)))
     for name in names[task:]:
         _, slash, cost = name.partition("/")
         for needed in (f"cost/{cost}", f"limit/{cost}"):
@@ -231,7 +234,11 @@ def make_run(block: Block, header: Header) -> RunResult:
     }
     curves = {}
     if not math.isnan(rows[0]["iteration"]):
-        wanted = [n for n in header.numbers if n in SCALARS or n.partition("/")[2] in limits]
+        wanted = [
+            name
+            for name in header.numbers
+            if name in (*SCALARS, *STEPS) or name.partition("/")[2] in limits
+        ]
         curves = {name: np.array([row[name] for row in rows]) for name in wanted}
         # An algorithm may have no Lagrange multipliers, a run of an earlier version no errors.
         curves = {
