@@ -3,13 +3,13 @@
     algorithm, FIELD ..., task, seed, iteration, steps, episodes, length, return,
     kl, kl_improve, kl_project, cost/NAME, cost_error/NAME, limit/NAME, nu/NAME, ..., state
 
-A FIELD is a setting that varies between the runs; kl is the KL divergence of a policy step, and
-kl_improve and kl_project are those of CUP's two (only the columns that a run has); cost_error/NAME is the standard error of the
-estimate cost/NAME, nu/NAME the Lagrange multiplier of a cost. Files of earlier versions have no
-cost_error/NAME. A cell is empty where a value is not known. Numbers have all their digits, so a
-report from this file has the same tables and curves as one from the run directories. The rows of a
-run stand together, from iteration 1 on; a run without iterations has one row, in which the
-iteration is empty.
+A FIELD is a setting that varies between the runs. kl is the KL divergence of a policy step, and
+kl_improve and kl_project are those of CUP's two; only columns that a run has are there.
+cost_error/NAME is the standard error of the estimate cost/NAME, nu/NAME the Lagrange multiplier of
+a cost. Files of earlier versions have no cost_error/NAME. A cell is empty where a value is not
+known. Numbers have all their digits, so a report from this file has the same tables and curves as
+one from the run directories. The rows of a run stand together, from iteration 1 on; a run without
+iterations has one row, in which the iteration is empty.
 """
 
 from __future__ import annotations
