@@ -65,17 +65,24 @@ def test_ctrl_c_behind_a_dead_pipe(tmp_path, tiny_args):
 
 def test_a_closed_terminal_is_a_request_to_stop(tmp_path, tiny_args):
     run = tmp_path / "run"
-    pid, terminal = pty.fork()
-    if pid == 0:
-        args = command(run, tiny_args, *ENDLESS)
-        os.execv(args[0], args)
-    os.set_blocking(terminal, False)
-    while not RunDirectory(run).metrics():
-        time.sleep(0.05)
-        with contextlib.suppress(BlockingIOError):
-            os.read(terminal, 65536)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 130
+    terminal, inside = pty.openpty()
+    owning = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    owning += " os.execv(sys.argv[1], sys.argv[1:])"
+    with subprocess.Popen(
+        [sys.executable, "-c", owning, *command(run, tiny_args, *ENDLESS)],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        start_new_session=True,
+    ) as process:
+        os.close(inside)
+        os.set_blocking(terminal, False)
+        while not RunDirectory(run).metrics():
+            time.sleep(0.05)
+            with contextlib.suppress(BlockingIOError):
+                os.read(terminal, 65536)
+        os.close(terminal)
+        assert process.wait(60) == 130
     assert_saved_to_the_last_iteration(run)
 
 

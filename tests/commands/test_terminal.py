@@ -27,19 +27,24 @@ REFUSED = {
 
 def on_terminal(*args: str, **variables: str) -> str:
     """What `cupola ARGS` shows on a terminal of 80 columns."""
-    pid, terminal = pty.fork()
-    if pid == 0:
-        os.environ.update({"TERM": "xterm-256color"} | variables)
-        os.environ.pop("COLUMNS", None)
-        os.execv(sys.executable, [sys.executable, "-m", "cupola", *args])
-    shown = b""
-    try:
-        while part := os.read(terminal, 65536):
-            shown += part
-    except OSError:  # the end, on Linux
-        pass
+    terminal, inside = pty.openpty()
+    environment = os.environ | {"TERM": "xterm-256color"} | variables
+    environment.pop("COLUMNS", None)
+    with subprocess.Popen(
+        [sys.executable, "-m", "cupola", *args],
+        stdin=inside,
+        stdout=inside,
+        stderr=inside,
+        env=environment,
+    ):
+        os.close(inside)
+        shown = b""
+        try:
+            while part := os.read(terminal, 65536):
+                shown += part
+        except OSError:  # the end, on Linux
+            pass
     os.close(terminal)
-    os.waitpid(pid, 0)
     return shown.decode()
 
 

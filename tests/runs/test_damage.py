@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import signal
@@ -18,7 +17,7 @@ from cupola.cli import main
 from cupola.errors import CupolaError
 from cupola.runs.directory import RunDirectory
 
-SEEDS = int(os.environ.get("CUPOLA_MUTATIONS", "60"))
+SEEDS = 60
 
 
 @contextmanager
