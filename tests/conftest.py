@@ -82,10 +82,8 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
         run, count = RunDirectory.create(path / cell.name, config.to_json()), cell.iterations
         level = 100.0 * (1 + number % 7)
         returns = level * (1 - np.exp(-np.arange(count) / count * 4)) + rng.normal(0, 9, count)
-        with (
-            run.metrics_file.open("w") as metrics,
-            run.timings_file.open("w") as timings,
-        ):
+        with run:
+            run.rewind(0)
             for i in range(count):
                 record: dict[str, Any] = {
                     "iteration": i + 1,
@@ -98,9 +96,8 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
                     record |= {f"cost/{name}": None if i == 0 else cost, f"limit/{name}": limit}
                     record |= {f"cost_error/{name}": None if i < 2 else 0.5 + 0.1 * (i % 3)}
                     record |= {f"nu/{name}": 0.1 * rng.random(), "value_loss": rng.random()}
-                metrics.write(json.dumps(record) + "\n")
                 times = {"iteration": i + 1, "rollout_seconds": 0.4, "update_seconds": 0.1}
-                timings.write(json.dumps(times | {"steps_per_second": 10000.0}) + "\n")
+                run.log(record, times | {"steps_per_second": 10000.0})
         mean = {"mean": level, "low": level - 1, "high": level + 1}
         costs = {name: {**mean, "limit": limit} for name, limit in config.limits.items()}
         evaluation = {"return": mean, "costs": costs}
@@ -160,6 +157,30 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> cupola.Run:
     """A small finished run."""
     out = tmp_path_factory.mktemp("trained") / "run"
     return cupola.train("cup", "HopperSpeed", limits=5.0, out=out, **TINY)
+
+
+@pytest.fixture(scope="session")
+def probe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run of a moment, with the result that a sweep adds; no test changes it."""
+    path = tmp_path_factory.mktemp("probe") / "run"
+    cupola.train(
+        "ppo_lag",
+        "ProbeQuadratic",
+        out=path,
+        iterations=6,
+        checkpoint_every=2,
+        batch_size=40,
+        num_envs=4,
+        minibatch_size=20,
+        epochs=1,
+        hidden=(4,),
+        threads=1,
+    )
+    interval = {"mean": 1.0, "low": 0.5, "high": 1.5}
+    evaluation = {"return": interval, "length": interval, "costs": {}}
+    result = {"episodes": 20, "versions": {}, "sampled": evaluation, "deterministic": evaluation}
+    (path / "result.json").write_text(json.dumps(result))
+    return path
 
 
 @pytest.fixture

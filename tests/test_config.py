@@ -126,7 +126,7 @@ def test_options_of_gymnasium_are_refused_for_a_task_of_cupola(field):
 def test_a_record_without_a_part_is_damaged(key):
     record = resolve("cup", TWO, "paper", None, {}).to_json()
     del record[key]
-    with pytest.raises(CupolaError, match=r"config\.json is incomplete or damaged"):
+    with pytest.raises(CupolaError, match="the config is incomplete or damaged"):
         RunConfig.from_json(record)
 
 

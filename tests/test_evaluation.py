@@ -65,7 +65,9 @@ def counted(**fields: Any) -> tuple[Any, list[int]]:
     """An evaluation of a policy that does nothing, and the seeds of the environments."""
     config = resolve("cup", Counter.spec, "paper", None, {"gamma": GAMMA})
     policy = SimpleNamespace(
-        config=config, raw_actions=lambda obs, deterministic, rng: np.zeros((len(obs), 1))
+        config=config,
+        act_size=1,
+        raw_actions=lambda obs, deterministic, rng: np.zeros((len(obs), 1)),
     )
     seen: list[int] = []
     factory = TaskFactory(Counter.spec, lambda envs, costs: Counter(envs, costs, seen))

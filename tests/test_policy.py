@@ -5,12 +5,12 @@ import pytest
 
 import cupola
 from cupola.errors import CupolaError
-from cupola.runs import checkpoints
+from cupola.runs.directory import RunDirectory
 
 
 def test_predict_is_the_mean_of_the_network_on_normalised_observations(trained):
     policy = cupola.load(trained.path)
-    arrays = checkpoints.read(trained.path / "checkpoints" / "00000006.safetensors")[1]
+    arrays = RunDirectory(trained.path).newest_checkpoint("none").arrays
     assert (policy.iteration, policy.obs_size, policy.act_size) == (6, 11, 3)
     obs = np.random.default_rng(0).normal(0, 2, (50, 11))
     variance = arrays["moments.squares"] / arrays["moments.total"]

@@ -84,7 +84,7 @@ def test_a_recorded_run_finds_its_task_again(by_name):
     gym = {"cost": f"{by_name}:lean", "max_episode_steps": 7}
     named = find_task("gym:CartPole-v1", gym=GymOptions(**gym), limits=5.0)
     config = resolve("ppo", named.spec, "paper", 5.0, gym)
-    again = task_of(RunConfig.from_json(config.to_json()), threads=1)
+    again = task_of(RunConfig.from_json(config.to_json()), threads=1, trust=True)
     assert again.spec.time_limit == 7
     assert_same_task(named, again, ("cost",))
     other = find_task("TabularGrid")

@@ -1,6 +1,7 @@
 """Training: one iteration, the loop, and an environment that returns nonsense."""
 
 import dataclasses
+import re
 
 import numpy as np
 import pytest
@@ -73,8 +74,8 @@ def counter(**bad: tuple[int, float]) -> cupola.TaskFactory:
         ("reward", np.nan, "rewards"),
         ("reward", np.inf, "rewards"),
         ("costs", -np.inf, "costs"),
-        ("final_obs", np.nan, "next_obs"),
-        ("obs", np.nan, "obs"),
+        ("final_obs", np.nan, "observations"),
+        ("obs", np.nan, "observations"),
     ],
 )
 def test_nonsense_from_an_environment_names_the_culprit(tmp_path, given, value, named, tiny):
@@ -108,6 +109,21 @@ def test_nonsense_in_the_last_observation_is_not_saved(tmp_path, tiny):
         cupola.train("cup", counter(obs=(200, np.nan)), out=tmp_path / "run", **tiny)
 
 
+@pytest.mark.parametrize("value", [1e30, -3e19, 1e15])
+def test_observations_that_would_blind_the_policy_stop_the_run(tmp_path, tiny, value):
+    """Squares of 1e30 are infinite; beside 1e15, once, all other values look the same."""
+    with pytest.raises(CupolaError) as caught:
+        cupola.train("cup", counter(obs=(230, value)), out=tmp_path / "run", **tiny)
+    assert re.fullmatch(
+        r"iteration [56]: observation 0 of Counter is or was so large that the policy cannot see it"
+        r" any more: scale or bound it in the environment; the last good checkpoint is .*04\.safe"
+        r"tensors\.",
+        str(caught.value),
+    )
+    saved = cupola.load(tmp_path / "run")
+    assert np.isfinite(saved.moments.squares).all()
+
+
 # --- One iteration, and the loop ---
 
 
@@ -135,8 +151,8 @@ def test_a_config_as_a_value_trains_what_the_names_train(config, trained, tmp_pa
 
 
 def test_a_restored_trainer_goes_on_bit_for_bit(config, trained):
-    file = trained.path / "checkpoints" / "00000004.safetensors"
-    iteration, arrays = checkpoints.read(file)
+    folder = RunDirectory(trained.path).checkpoints
+    iteration, arrays, _ = checkpoints.read(folder, "00000004.safetensors")
     trainer = Trainer(config, task_of(config, threads=1))
     trainer.restore(iteration, arrays)
     saved = trainer.save()
@@ -154,7 +170,7 @@ def test_start_from_takes_networks_and_statistics_and_nothing_else(config, train
     factory = task_of(config, threads=1)
     (begun, fresh) = (Trainer(which, factory) for which in (later, other))
     ours, new = begun.save(), fresh.save()
-    old = checkpoints.newest(trained.path / "checkpoints")[1]
+    old = RunDirectory(trained.path).newest_checkpoint("none").arrays
     taken = ("learner.policy.", "learner.critics", "moments")
     for name, array in ours.items():
         expected = old if name.startswith(taken) else new

@@ -35,6 +35,11 @@ def check_types(config: Any) -> None:
             check(whole, f"{field.name} must be a whole number, not {value!r}.")
         elif hint is bool:
             check(isinstance(value, bool), f"{field.name} must be true or false, not {value!r}.")
+        elif hint is str:
+            check(isinstance(value, str), f"{field.name} must be a text, not {value!r}.")
+        elif hint == tuple[int, ...]:
+            whole = isinstance(value, tuple) and all(type(part) is int for part in value)
+            check(whole, f"{field.name} must be whole numbers, not {value!r}.")
 
 
 def check_positive(config: Any, *names: str) -> None:

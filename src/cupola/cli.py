@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Sequence
 
 from cupola.errors import CupolaError, unknown
+from cupola.output import forgiving_output, visible
 from cupola.version import __version__
 
 USAGE = """\
@@ -35,8 +36,16 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command; errors that a user can act on are one sentence and exit code 1."""
-    args = list(sys.argv[1:] if argv is None else argv)
-    warnings.showwarning = lambda message, *_: print(f"cupola: warning: {message}", file=sys.stderr)
+    with forgiving_output():
+        run(list(sys.argv[1:] if argv is None else argv))
+
+
+def complain(text: str) -> None:
+    print(f"cupola: {visible(' '.join(text.splitlines()))}", file=sys.stderr)
+
+
+def run(args: list[str]) -> None:
+    warnings.showwarning = lambda message, *_: complain(f"warning: {message}")
     try:
         if not args or args[0] in ("-h", "--help", "help"):
             print(USAGE, end="")
@@ -48,14 +57,11 @@ def main(argv: Sequence[str] | None = None) -> None:
             raise unknown("command", args[0], COMMANDS)
         importlib.import_module(f"cupola.commands.{args[0]}").run(args[1:])
     except CupolaError as error:
-        print(f"cupola: {error}", file=sys.stderr)
+        complain(str(error))
         sys.exit(1)
     except KeyboardInterrupt:
-        print("cupola: interrupted.", file=sys.stderr)
+        complain("interrupted.")
         sys.exit(130)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from cupola.checks import check, check_types
 from cupola.cores import available_cores
 from cupola.errors import CupolaError, unknown
 from cupola.gym.options import GymOptions, is_foreign, only_for_gym
-from cupola.runs.directory import FORMAT, Record
+from cupola.runs.directory import FORMAT, RunDirectory
+from cupola.runs.schema import Record
 from cupola.runs.sinks import SinkName, check_names
 from cupola.tasks.base import TaskSpec
 from cupola.types import Problem
@@ -95,6 +96,15 @@ class RunConfig:
         }
 
     @classmethod
+    def of(cls, run: RunDirectory) -> RunConfig:
+        """The config of a run that was recorded."""
+        record = run.config()
+        try:
+            return cls.from_json(record)
+        except CupolaError as error:
+            raise CupolaError(f"{run.config_file}: {error}") from None
+
+    @classmethod
     def from_json(cls, record: Record) -> RunConfig:
         try:
             module = load_algorithm(record["algo"])
@@ -109,7 +119,7 @@ class RunConfig:
                 gym=build(GymOptions, record["gym"]) if "gym" in record else None,
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
-            raise CupolaError(f"config.json is incomplete or damaged ({error!r}).") from None
+            raise CupolaError(f"the config is incomplete or damaged ({error!r}).") from None
 
 
 class Settings(NamedTuple):
@@ -156,11 +166,18 @@ def run_config(
     for name, value in vars(settings.gym).items():
         if not foreign and value != getattr(GymOptions, name):
             raise only_for_gym(name)
+    resolved = resolve_limits(spec, limits)
+    by_time = [cost.name for cost in spec.costs if cost.discounted and cost.name in resolved]
+    check(
+        settings.algorithm.gamma > 0 or spec.time_limit == 1 or not by_time,
+        f"the limit of {', '.join(by_time)} is on the discounted return, of which gamma=0 leaves"
+        " the first step of an episode alone: write for example gamma=0.99.",
+    )
     return RunConfig(
         algo=load_algorithm(algo).__name__.rpartition(".")[2],
         task=spec.name,
         preset=settings.preset,
-        limits=resolve_limits(spec, limits),
+        limits=resolved,
         options=settings.options,
         algorithm=settings.algorithm,
         gym=settings.gym if foreign else None,

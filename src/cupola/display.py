@@ -4,19 +4,36 @@ from __future__ import annotations
 
 import math
 import time
-from typing import TYPE_CHECKING, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from rich.console import Console, Group
 from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn
 from rich.table import Table
+from rich.text import Text
 
+from cupola.output import showable, visible
 from cupola.steadiness import Steadiness, measure, tenth, verdict
 
 if TYPE_CHECKING:  # numbers can be shown without waiting for JAX
-    from cupola.runs.directory import Record
+    from cupola.runs.schema import Record
 
 Shown = TypeVar("Shown", Progress, Live)
+
+
+class Terminal(Console):
+    """Standard output; texts are shown as they are, whatever rich would make of them."""
+
+    def __init__(self) -> None:
+        super().__init__(markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        # Before the layout: a stand-in may be longer.
+        return super().render_str(showable(visible(text), self.encoding), **options)
+
+    @property
+    def is_utf8(self) -> bool:
+        return self.encoding.startswith("utf")
 
 
 class Screen(Generic[Shown]):
@@ -38,6 +55,9 @@ class Screen(Generic[Shown]):
         if self._live:
             self._live.stop()
 
+    def _say(self, line: str) -> None:
+        print(visible(line), flush=True)
+
     def _is_due(self, last: bool = False) -> bool:
         """Whether it is time for another plain line; the ``last`` one always is."""
         if not last and time.monotonic() - self._printed <= self.seconds:
@@ -48,7 +68,7 @@ class Screen(Generic[Shown]):
 
 def counting_bar(console: Console) -> Progress | None:
     """A bar, how much of how much is done, and a text; None where there is no terminal."""
-    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}"))
+    columns = (BarColumn(24), MofNCompleteColumn(), TextColumn("{task.description}", markup=False))
     return Progress(*columns, console=console) if console.is_terminal else None
 
 
@@ -73,7 +93,7 @@ class ProgressDisplay(Screen[Progress]):
             self._live.update(self._task, completed=done, description=line)
         elif self._is_due(last=done == self._iterations):
             width = len(str(self._iterations))
-            print(f"{done:{width}}/{self._iterations}  {line}", flush=True)
+            self._say(f"{done:{width}}/{self._iterations}  {line}")
 
 
 class CountDisplay(Screen[Progress]):
@@ -89,7 +109,7 @@ class CountDisplay(Screen[Progress]):
                 self._tasks[title] = self._live.add_task(title, total=total)
             self._live.update(self._tasks[title], completed=done)
         elif self._is_due(last=done == total):
-            print(f"{done}/{total}  {title}", flush=True)
+            self._say(f"{done}/{total}  {title}")
 
 
 def outcome(metrics: Record) -> str:

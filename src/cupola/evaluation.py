@@ -56,16 +56,22 @@ def evaluate(
     task: TaskFactory | None = None,
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Run whole episodes of the policy's own task, none of which was seen in training.
 
-    ``task``, ``env`` and ``cost`` as in `cupola.resume`.
+    ``task``, ``env``, ``cost`` and ``trust`` as in `cupola.resume`.
     """
     if episodes < 1:
         raise CupolaError(f"episodes must be at least 1, not {episodes}.")
     config = policy.config
-    factory = task_of(config, task=task, env=env, cost=cost, threads=threads)
+    factory = task_of(config, task=task, env=env, cost=cost, threads=threads, trust=trust)
     problem = problem_of(factory.spec, config.limits)
+    if policy.act_size != factory.spec.act_size:
+        raise CupolaError(
+            f"this policy takes {policy.act_size} actions, {config.task} has"
+            f" {factory.spec.act_size}: the checkpoint is of another task."
+        )
     first_seed = environment_seed(seed, "evaluate")
     rng = np.random.default_rng(seed)
     parts = []

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from cupola.episodes import Estimates, Finished, mean_or_nan
-from cupola.runs.directory import Record
+from cupola.runs.schema import Record
 from cupola.types import Problem
 
 

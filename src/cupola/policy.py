@@ -78,23 +78,36 @@ class Policy:
 
 def load(path: str | Path) -> Policy:
     """The policy of a run directory's newest checkpoint, or of one checkpoint file."""
-    run, iteration, arrays = open_checkpoint(Path(path))
-    config = RunConfig.from_json(run.config())
-    inputs, log_std = arrays["inputs"], arrays.get("learner.policy.log_std")
-    network = nets.init_policy(
-        jax.random.key(0),
-        len(inputs),
-        len(arrays[f"learner.policy.mean[{len(config.algorithm.hidden)}][1]"]),
-        config.algorithm.hidden,
-        None if log_std is None else config.algorithm.log_std,
-        config.algorithm.last_layer_scale,
+    run, (iteration, arrays, _) = open_checkpoint(Path(path))
+    config = RunConfig.of(run)
+    hidden = config.algorithm.hidden
+    obs_size = int(checkpoints.array_of(arrays, "obs_size", (), "iu"))
+    inputs = checkpoints.array_of(arrays, "inputs", (None,), "iu")
+    if len(inputs) == 0 or inputs.min() < 0 or inputs.max() >= obs_size:
+        raise CupolaError("the checkpoint's 'inputs' are no columns of an observation.")
+    last_bias = f"learner.policy.mean[{len(hidden)}][1]"
+    act_size = len(checkpoints.array_of(arrays, last_bias, (None,), "f"))
+    log_std = config.algorithm.log_std if "learner.policy.log_std" in arrays else None
+    shapes = jax.eval_shape(
+        lambda: nets.init_policy(jax.random.key(0), len(inputs), act_size, hidden, log_std, 1.0)
     )
     return Policy(
         config,
         iteration,
-        checkpoints.unflatten("learner.policy", arrays, network),
+        checkpoints.unflatten("learner.policy", arrays, shapes),
         checkpoints.unflatten("moments", arrays, obs_moments.empty(len(inputs))),
         inputs,
-        int(arrays["obs_size"]),
-        actions_from(arrays),
+        obs_size,
+        decoder(arrays, act_size),
     )
+
+
+def decoder(arrays: checkpoints.Arrays, act_size: int) -> Scaled | Choice | None:
+    """What a policy's numbers mean, tried once."""
+    try:
+        actions = actions_from(arrays)
+        if actions:
+            actions.decode(np.zeros(act_size))
+    except (KeyError, ValueError, TypeError) as error:
+        raise CupolaError(f"the checkpoint's actions cannot be decoded ({error!r}).") from None
+    return actions

@@ -46,5 +46,5 @@ class PredictionCheck:
     def restore(self, state: State) -> None:
         """Nothing is known yet where the state is empty."""
         if state:
-            self._horizon = state["horizon"]
-            self._predicted, self._level = state["predicted"], state["level"]
+            self._horizon[:] = state["horizon"]
+            self._predicted[:], self._level[:] = state["predicted"], state["level"]

@@ -8,6 +8,7 @@ from typing import Any
 
 from cupola.config import Limits, RunConfig
 from cupola.errors import CupolaError
+from cupola.gym.consent import effects_of_function, effects_of_task, require_consent
 from cupola.gym.costs import CostFunction
 from cupola.gym.options import GymOptions, is_foreign, only_for_gym
 from cupola.gym.task import factory as gym_factory
@@ -52,6 +53,16 @@ def find_task(
     return TaskFactory(spec, partial(make_task, spec.name, threads=threads))
 
 
+def effects_of_run(
+    config: RunConfig, *, env: EnvMaker | None = None, cost: CostFunction | None = None
+) -> list[str]:
+    """What making the task of a recorded run does that needs the user's consent."""
+    effects = [] if env else effects_of_task(config.task)
+    if config.gym and not cost:
+        effects += effects_of_function(config.gym.cost)
+    return effects
+
+
 def task_of(
     config: RunConfig,
     *,
@@ -59,12 +70,15 @@ def task_of(
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
     threads: int,
+    trust: bool = False,
 ) -> TaskFactory:
     """The task of a run that was recorded.
 
     What it was given as a Python object (``task``, ``env``, ``cost``) is given again, except
-    functions that can be imported by their names.
+    functions that can be imported by their names if the user says to ``trust`` the run.
     """
+    if task is None:
+        require_consent(trust, "this run", effects_of_run(config, env=env, cost=cost))
     if task is None and not is_foreign(config.task) and config.task not in specs():
         raise CupolaError(
             f"{config.task!r} is no task of cupola: if it is one of yours, give it again in Python,"

@@ -19,13 +19,15 @@ from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.episodes import Estimates
 from cupola.errors import CupolaError
+from cupola.gym.consent import effects_of_sinks, require_consent
 from cupola.gym.costs import CostFunction, name_of
 from cupola.gym.failures import EnvironmentFailedError
 from cupola.metrics import metrics_record
 from cupola.prediction_check import PredictionCheck
 from cupola.rollout import Collector, collect, collector_sizes, make_actor, make_prepare, strip
 from cupola.runs import checkpoints
-from cupola.runs.directory import Record, RunDirectory
+from cupola.runs.directory import RunDirectory
+from cupola.runs.schema import Record
 from cupola.runs.sinks import Sink, make_sinks
 from cupola.seeds import environment_seed
 from cupola.signals import stop_requests
@@ -83,7 +85,7 @@ class Trainer:
     def _start_from(self, path: Path) -> None:
         """Take over another run's networks and statistics, but no optimiser and no multiplier."""
         run = RunDirectory.open_to_load(path)
-        _, arrays = run.newest_checkpoint(f"start_from: {path} has no readable checkpoint.")
+        arrays = run.newest_checkpoint(f"start_from: {path} has no readable checkpoint.").arrays
         self.learner = self.learner._replace(
             policy=checkpoints.unflatten("learner.policy", arrays, self.learner.policy),
             critics=checkpoints.unflatten("learner.critics", arrays, self.learner.critics),
@@ -116,7 +118,9 @@ class Trainer:
         )
         learner, *rest = self._algorithm.update(self.learner, batch, update_key, self.threads)
         report, prediction = jax.device_get(rest)
-        self._check_finite("update", report | prediction._asdict())
+        self._check_finite("update", report)
+        self._check_finite("prediction of the update", prediction._asdict())
+        self._check_moments(rollout.obs, moments)
         report |= self.prediction_check.compare(prediction, self.estimates.horizons)
         updated = time.perf_counter()
         self.learner, self.moments = learner, moments
@@ -135,10 +139,22 @@ class Trainer:
     def _check_finite(self, where: str, arrays: dict[str, Any]) -> None:
         for name, array in arrays.items():
             if not np.isfinite(array).all():
+                called = "observations" if name in ("obs", "next_obs") else name
                 raise NotFiniteError(
-                    f"iteration {self.iteration + 1}: {name!r} of the {where} is not finite"
+                    f"iteration {self.iteration + 1}: {called!r} of the {where} is not finite"
                     f" (task {self.config.task})"
                 )
+
+    def _check_moments(self, obs: np.ndarray, moments: Moments) -> None:
+        """Refuse observations so large that the policy would no longer see anything."""
+        hidden = ~np.isfinite(moments.squares) | obs_moments.drowned(moments, obs)
+        if hidden.any():
+            column = self.spec.inputs[np.flatnonzero(hidden)[0]]
+            raise NotFiniteError(
+                f"iteration {self.iteration + 1}: observation {column} of {self.config.task} is or"
+                " was so large that the policy cannot see it any more: scale or bound it in the"
+                " environment"
+            )
 
     def save(self) -> checkpoints.Arrays:
         arrays = checkpoints.flatten("learner", self.learner)
@@ -154,15 +170,22 @@ class Trainer:
 
     def restore(self, iteration: int, arrays: checkpoints.Arrays) -> None:
         self.restore_learner(iteration, arrays)
-        for i, collector in enumerate(self.collectors):
-            collector.restore(strip(f"collector{i}.", arrays))
-        self.prediction_check.restore(strip("prediction_check.", arrays))
+        with fitting():
+            for i, collector in enumerate(self.collectors):
+                shape = collector.obs.shape
+                collector.restore(strip(f"collector{i}.", arrays))
+                if collector.obs.shape != shape:
+                    raise ValueError(f"observations of shape {collector.obs.shape}, not {shape}")
+            self.prediction_check.restore(strip("prediction_check.", arrays))
 
     def restore_learner(self, iteration: int, arrays: checkpoints.Arrays) -> None:
         """What an update needs; the environments stay as they are."""
         self.iteration = iteration
         self.learner = checkpoints.unflatten("learner", arrays, self.learner)
         self.moments = checkpoints.unflatten("moments", arrays, self.moments)
+        costs = len(self.problem.costs)
+        for name, shape in (("costs", (None, costs)), ("horizons", (None, costs)), ("last", (2,))):
+            checkpoints.array_of(arrays, f"estimates.{name}", shape, "f")
         self.estimates.restore(strip("estimates.", arrays))
 
     def close(self) -> None:
@@ -222,32 +245,52 @@ def start(
     trainer = Trainer(config, factory)
     with closed_on_error(trainer):
         run = RunDirectory.create(path, config.to_json())
-    return _loop(run, trainer, sinks, listener)
+    with run:
+        return _loop(run, trainer, sinks, listener)
 
 
 def resume(
     path: str | Path,
     *,
+    restart: bool = False,
     listener: Listener | None = None,
     task: TaskFactory | None = None,
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
+    trust: bool = False,
 ) -> Run:
     """Continue a run from its newest readable checkpoint, as if it had never stopped.
 
+    Where work would be lost, it says so and does nothing, unless ``restart`` asks for that: the run
+    begins again at iteration 1.
+
     What was given to `train` as a Python object (``task``, ``env``, ``cost``) is given again,
-    except functions that can be imported by their names.
+    except functions that can be imported by their names. With ``trust`` these are imported, and
+    services among the sinks are used (docs/security.md).
     """
-    run = RunDirectory.open_to_load(Path(path))
-    config = RunConfig.from_json(run.config())
-    sinks = make_sinks(config.options.sinks)
-    threads = config.options.engine_threads
-    trainer = Trainer(config, task_of(config, task=task, env=env, cost=cost, threads=threads))
-    with closed_on_error(trainer):
-        iteration, arrays = run.newest_checkpoint()
-        if arrays:
-            trainer.restore(iteration, arrays)
-    return _loop(run, trainer, sinks, listener)
+    with RunDirectory.open_to_load(Path(path)) as run:
+        run.lock()
+        config = RunConfig.of(run)
+        options = config.options
+        require_consent(trust, "this run", effects_of_sinks(options.sinks))
+        threads = options.engine_threads
+        factory = task_of(config, task=task, env=env, cost=cost, threads=threads, trust=trust)
+        saved = None if restart else run.recover(options.iterations, options.checkpoint_every)
+        sinks = make_sinks(options.sinks)
+        trainer = Trainer(config, factory)
+        with closed_on_error(trainer):
+            if saved:
+                trainer.restore(saved.iteration, saved.arrays)
+        return _loop(run, trainer, sinks, listener)
+
+
+@contextmanager
+def fitting() -> Iterator[None]:
+    """Turn arrays that are missing or of another shape into a sentence."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise CupolaError(f"the checkpoint does not fit its run ({error!r}).") from None
 
 
 @contextmanager
@@ -260,6 +303,29 @@ def closed_on_error(trainer: Trainer) -> Iterator[None]:
         raise
 
 
+class Keeper:
+    """Writes the checkpoints of a training."""
+
+    def __init__(self, run: RunDirectory, trainer: Trainer) -> None:
+        self._run, self._trainer, self._saved = run, trainer, trainer.iteration
+
+    def save(self) -> None:
+        """A checkpoint of the last iteration, unless there is one."""
+        iteration, keep = self._trainer.iteration, self._trainer.config.options.keep_checkpoints
+        if iteration > self._saved:
+            self._run.checkpoint(iteration, self._trainer.save(), keep)
+            self._saved = iteration
+
+    @contextmanager
+    def saving_first(self) -> Iterator[None]:
+        """Sinks and listeners may fail, but no iteration is lost by it."""
+        try:
+            yield
+        except BaseException:
+            self.save()
+            raise
+
+
 def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: Listener | None) -> Run:
     options = trainer.config.options
     finished = False
@@ -268,7 +334,7 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
         with run.writing():
             for sink in sinks:
                 sink.start(run.path, run.config(), trainer.iteration + 1)
-        saved = trainer.iteration
+        keeper = Keeper(run, trainer)
         with stop_requests() as stopping:
             while trainer.iteration < options.iterations and not stopping.is_set():
                 try:
@@ -278,19 +344,18 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
                 except EnvironmentFailedError as error:
                     raise CupolaError(f"{str(error).rstrip('.')}; {run.last_good()}") from error
                 run.log(metrics, timings)
-                with run.writing():
+                is_last = trainer.iteration == options.iterations or stopping.is_set()
+                if is_last or trainer.iteration % options.checkpoint_every == 0:
+                    keeper.save()
+                with run.writing(), keeper.saving_first():
                     for sink in sinks:
                         sink.log(metrics, timings)
-                if trainer.iteration % options.checkpoint_every == 0:
-                    run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
-                    saved = trainer.iteration
-                if listener:
-                    listener(metrics, timings)
-            if trainer.iteration > saved:
-                run.checkpoint(trainer.iteration, trainer.save(), options.keep_checkpoints)
+                with keeper.saving_first():
+                    if listener:
+                        listener(metrics, timings)
+            keeper.save()
         finished = trainer.iteration == options.iterations
     finally:
-        run.close()
         for sink in sinks:
             sink.close(finished)
         trainer.close()

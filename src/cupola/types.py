@@ -89,17 +89,19 @@ class Samples(NamedTuple):
     advantages: Array  # [B, 1 + K], as estimated: reward first, then each cost
     adv_r: Array  # [B], the reward's as losses take it: standardised
     adv_c: Array  # [B, K], the costs' as losses take them
-    targets: Array  # [B, 1 + K], what the critics should say
+    values: Array  # [B, 1 + K], what the critics said
+    targets: Array  # [B, 1 + K], what they should say
     times: Array  # [B], steps since the episode began
     side: Array = None  # [B, A], which actions were cut: 1 above, -1 below, 0 not; None: density of
     # a Gaussian everywhere
 
 
 class CriticMemory(NamedTuple):
-    """Samples of the last M batches, oldest first; the first ones are empty at the beginning."""
+    """S samples of each of the last M batches, oldest first; the first ones are empty at the
+    beginning. The costs' critics go on learning from them."""
 
-    obs: Array  # [M, B, O], float16
-    targets: Array  # [M, B, 1 + K]
+    obs: Array  # [M, S, O], float16
+    targets: Array  # [M, S, 1 + K]
     filled: Array  # [], how many of the M hold samples
 
 

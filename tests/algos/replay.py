@@ -75,6 +75,7 @@ def samples_of(policy: nets.Policy, recording: Recording, update: str) -> Sample
         advantages=jnp.stack([arrays["adv"], arrays["cadv"]], axis=-1),
         adv_r=arrays["adv"],
         adv_c=arrays["cadv"][:, None],
+        values=jnp.zeros((len(mean), 2)),
         targets=jnp.stack([arrays["vtarg"], arrays["cvtarg"]], axis=-1),
         times=jnp.zeros(len(mean), int),
     )

@@ -55,6 +55,7 @@ def make_samples(policy: nets.Policy, size: int = 96, seed: int = 0) -> Samples:
         advantages=jnp.asarray(np.column_stack([adv_r, adv_c])),
         adv_r=jnp.asarray(adv_r),
         adv_c=jnp.asarray(adv_c),
+        values=jnp.zeros((size, 3)),
         targets=jnp.asarray(rng.normal(size=(size, 3))),
         times=jnp.asarray(rng.integers(0, 50, size)),
     )

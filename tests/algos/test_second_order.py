@@ -116,6 +116,7 @@ class Model:
             self.adv_r,
             self.adv_c,
             np.zeros((SIZE, count)),
+            np.zeros((SIZE, count)),
             np.zeros(SIZE, int),
         )
         return Samples(*map(jnp.asarray, arrays))

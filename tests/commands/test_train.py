@@ -13,6 +13,7 @@ import cupola
 from cupola.errors import CupolaError
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
+from cupola.runs.files import Folder
 
 # --- Refused: names and values ---
 
@@ -44,6 +45,15 @@ REFUSED = [
         "minibatch_size must lie between 1 and batch_size (10000)",
     ),
     (f"{HOPPER} --minibatch-size 0", "minibatch_size must lie between 1 and batch_size"),
+    (
+        f"{HOPPER} --multiplier predicted --batch-size 1 --num-envs 1 --minibatch-size 1",
+        "multiplier=predicted needs a batch_size of at least 2: it keeps a part",
+    ),
+    (
+        f"{HOPPER} --gamma 0",
+        "the limit of speed is on the discounted return, of which gamma=0 leaves the first step of"
+        " an episode alone: write for example gamma=0.99.",
+    ),
     (f"{HOPPER} --num-envs 7", "num_envs must divide batch_size"),
     (f"{HOPPER} --num-envs 0", "num_envs must be at least 1"),
     (f"{HOPPER} --iterations 0", "iterations must be at least 1, not 0"),
@@ -127,7 +137,7 @@ def test_checkpoints_without_a_config_are_not_overwritten(complaint, copy, tiny_
         (copy / file).unlink()
     shutil.rmtree(copy / "tensorboard")
     assert "is not empty" in complaint(*HOPPER.split(), *tiny_args, "--out", copy)
-    assert checkpoints.iterations(copy / "checkpoints") == [2, 4, 6]
+    assert checkpoints.iterations(Folder(copy, "checkpoints")) == [2, 4, 6]
 
 
 # --- A full disk ---
@@ -147,7 +157,7 @@ def test_a_disk_that_fills_up_in_the_middle(command, trained, tmp_path, monkeypa
     run, fsync = tmp_path / "run", os.fsync
 
     def fills_up(descriptor: int) -> None:
-        if len(RunDirectory(run).metrics()) >= 5:
+        if run.exists() and sum(1 for _ in Folder(run).lines("metrics.jsonl")) >= 5:
             full_disk()
         fsync(descriptor)
 
@@ -158,7 +168,7 @@ def test_a_disk_that_fills_up_in_the_middle(command, trained, tmp_path, monkeypa
         f"cupola: cannot write to {run} (No space left on device); the run is safe up to"
         f" iteration 4: make room or give access, then 'cupola resume {run}'.\n"
     )
-    assert checkpoints.iterations(run / "checkpoints") == [2, 4]
+    assert checkpoints.iterations(Folder(run, "checkpoints")) == [2, 4]
     assert cupola.load(run).iteration == 4
     assert not list(run.rglob("*.tmp"))
     monkeypatch.setattr(os, "fsync", fsync)

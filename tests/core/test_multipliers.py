@@ -102,6 +102,17 @@ def test_a_falling_cost_has_no_derivative_and_the_integral_does_not_wind_up():
     np.testing.assert_allclose(nu[-3:, 0], [3.0, 2.0, 1.0])  # falls at once
 
 
+def test_the_integral_does_not_rise_while_its_step_is_cut_short():
+    rule = multipliers.pid(0.0, 0.1, 0.0, 0.0, 1, nu_max=100.0)
+    nu = jnp.array([1.0, 1.0])
+    before = rule.init(nu)
+    _, after = rule.update(nu, before, jnp.array([30.0, 10.0]), LIMITS)  # limits 10 and 20
+    free, cut = (rule.settle(before, after, jnp.array(flag)) for flag in (False, True))
+    np.testing.assert_allclose(free.integral, [3.0, 0.0])
+    np.testing.assert_allclose(cut.integral, [1.0, 0.0])  # it may fall
+    np.testing.assert_array_equal(cut.violation, after.violation)
+
+
 def test_the_derivative_looks_back_by_its_delay():
     rule = multipliers.pid(0.0, 0.0, 1.0, 0.0, 3, nu_max=100.0)
     nu, _ = run(rule, [[float(cost), 0.0] for cost in (1, 2, 4, 8, 16)])

@@ -22,8 +22,8 @@ def critics_fixture():
     return (*hidden, (weight, bias + jnp.reshape(jnp.array(VALUES), (-1, *(1,) * (bias.ndim - 1)))))
 
 
-def advantages(critics, terminated, truncated, **switches):
-    """[T, 1 + K] of one environment that earns 1 and costs 2 and 3 a step."""
+def samples_of(critics, terminated, truncated, **switches):
+    """Of one environment that earns 1 and costs 2 and 3 a step."""
     steps = len(terminated)
     rollout = Rollout(
         obs=np.zeros((steps, 1, 1), np.float32),
@@ -36,7 +36,12 @@ def advantages(critics, terminated, truncated, **switches):
         times=np.arange(steps, dtype=np.int32)[:, None],
     )
     policy = nets.init_policy(jax.random.key(0), 1, 1, (2,), -0.5, 1.0)
-    samples = build_samples(policy, critics, rollout, gamma=0.5, lam=0.5, **switches)
+    return build_samples(policy, critics, rollout, gamma=0.5, lam=0.5, **switches)
+
+
+def advantages(*args, **switches):
+    """[T, 1 + K] of these samples."""
+    samples = samples_of(*args, **switches)
     found = np.asarray(samples.advantages)
     np.testing.assert_array_equal(samples.adv_c, found[:, 1:])
     reward = found[:, 0] - found[:, 0].mean()
@@ -75,6 +80,16 @@ def test_time_limits_are_the_same_for_all(critics, endless, time_limit, expected
 def test_where_time_limits_are_terminal_so_are_the_terminations_that_count_as_one(critics):
     switches = {"time_limit": "terminal", "endless": (True, True)}
     np.testing.assert_allclose(advantages(critics, [True], [False], **switches)[0], ENDS)
+
+
+def test_critics_can_learn_with_another_lambda_than_the_advantages_have(critics):
+    """With lambda 1 the targets are the sums of what comes, whatever the advantages have."""
+    ends = ([False, True], [False, False])
+    samples = samples_of(critics, *ends, time_limit="bootstrap", lam_critic=1.0)
+    np.testing.assert_allclose(samples.targets, [(1.5, 3.0, 4.5), (1, 2, 3)])
+    np.testing.assert_allclose(samples.values, [VALUES, VALUES])
+    usual = advantages(critics, *ends, time_limit="bootstrap")
+    np.testing.assert_allclose(samples.advantages, usual)
 
 
 def test_only_costs_with_a_discounted_limit_are_endless_and_only_on_request():

@@ -33,6 +33,16 @@ def test_safe_sqrt_has_a_finite_slope_at_zero():
     assert float(safe_sqrt(jnp.array(4.0))) == pytest.approx(2.0)
 
 
+def test_columns_are_drowned_by_what_came_before_alone():
+    """Deviations of 1e9 hide differences of 1; small ones and the column's own do not."""
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(1000, 4)).astype(np.float32) * np.float32([1e9, 1e9, 1.0, 1e9])
+    running = moments.absorb(moments.empty(4), jnp.asarray(before))
+    now = rng.normal(size=(10, 20, 4)).astype(np.float32) * np.float32([1.0, 1e9, 1e-8, 0.0])
+    assert moments.drowned(running, now).tolist() == [True, False, False, False]
+    assert not moments.drowned(moments.empty(4), now).any()
+
+
 def test_moments_are_those_of_all_data_however_it_is_cut(x64):
     data = np.random.default_rng(0).normal(3.0, 2.0, size=(40, 5, 3))
     running = moments.empty(3)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 
 import gymnasium
@@ -11,7 +12,7 @@ import pytest
 import cupola
 from cupola.cli import main
 from cupola.errors import CupolaError
-from cupola.runs import checkpoints
+from cupola.runs.directory import RunDirectory
 
 SMALL = {
     "batch_size": 80,
@@ -33,7 +34,7 @@ def stop_at(moment):
 
 
 def arrays_of(run):
-    return checkpoints.newest(run.path / "checkpoints")[1]
+    return RunDirectory(run.path).newest_checkpoint("none").arrays
 
 
 def assert_same_end(run, reference):
@@ -65,7 +66,7 @@ def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     )
     assert [record["iteration"] for record in stopped.metrics] == [1, 2, 3]
     assert stopped.config.task == "env:worlds:Drift"  # found again by its name
-    assert_same_end(cupola.resume(stopped.path), whole)
+    assert_same_end(cupola.resume(stopped.path, trust=True), whole)
 
     policy = cupola.load(whole.path)
     env = gymnasium.wrappers.FlattenObservation(worlds.Drift())
@@ -76,7 +77,7 @@ def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     assert all(map(env.action_space.contains, many))
     with pytest.raises(CupolaError, match="takes observations of shape"):
         policy.predict(obs[:3])
-    result = cupola.evaluate(policy, episodes=3)
+    result = cupola.evaluate(policy, episodes=3, trust=True)
     assert result.lengths.mean == 15
     assert set(result.costs) == {"far", "fast"}
 
@@ -133,7 +134,7 @@ def test_what_cannot_be_restored_is_said_at_the_start_and_when_resumed(worlds, t
         )
     assert not any("env0" in name for name in arrays_of(run))
     with pytest.warns(UserWarning, match=r"cannot be saved.*a resumed run begins new episodes"):
-        ended = cupola.resume(run.path)
+        ended = cupola.resume(run.path, trust=True)
     assert ended.finished
     assert ended.metrics[:STOP] == run.metrics
     # No episode goes on where another was broken off.
@@ -157,6 +158,20 @@ def test_a_failure_in_the_middle_names_the_environment_and_the_checkpoint(worlds
     assert complaint.endswith(
         f"fix the environment; the last good checkpoint is"
         f" {run / 'checkpoints' / '00000002.safetensors'}.\n"
+    )
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be saved")
+@pytest.mark.parametrize("cost", [lambda next_obs: next_obs[0], lambda next_obs: 1.0])
+def test_an_observation_that_is_not_finite_is_not_blamed_on_others(worlds, tmp_path, cost):
+    """The cost function makes a cost of it that is not finite, or the policy such an action."""
+    given = {"env": worlds.Fades, "cost": cost, "limits": 3, "max_episode_steps": 10}
+    with pytest.raises(CupolaError) as caught:
+        cupola.train("ppo_lag", **given, out=tmp_path / "run", **SMALL)
+    assert re.fullmatch(
+        r"an observation of env:worlds:Fades is not finite, in step \d+ of an episode: fix the"
+        r" environment; .*",
+        str(caught.value),
     )
 
 

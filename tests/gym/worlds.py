@@ -142,6 +142,18 @@ class Menu(gymnasium.Env):
         return np.zeros(1), (1.0, 0.6, 0.0)[action], True, False, info
 
 
+class Fades(Opaque):
+    """Its observations become NaN in the second episode; it cannot take an action that is NaN."""
+
+    action_space = Box(-1, 1, (1,))
+
+    def step(self, action):
+        assert np.isfinite(action).all()
+        obs, *rest = super().step(5)
+        self.taken = getattr(self, "taken", 0) + 1
+        return obs * (np.nan if self.taken > 30 else 1.0), *rest
+
+
 class Breaks(Opaque):
     """Fails in the 50th step of its life."""
 

@@ -65,7 +65,9 @@ def test_a_newer_run_says_so(old):
     with pytest.raises(CupolaError, match=r"written by cupola 3\.0 in a newer format"):
         RunDirectory.open_to_load(old)
     (old / "config.json").write_text(json.dumps(config | {"format": "two"}))
-    with pytest.raises(CupolaError, match=r"is damaged: its format is 'two'"):
+    with pytest.raises(
+        CupolaError, match=r"is damaged \('format' must be a whole number, not 'two'\)"
+    ):
         RunDirectory.open_to_load(old)
 
 

@@ -19,6 +19,7 @@ from cupola.cli import main
 from cupola.errors import CupolaError
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
+from cupola.runs.files import Folder
 from cupola.runs.sinks import make_sinks
 
 ITERATIONS, EVERY, KEEP = 40, 3, 3
@@ -72,15 +73,15 @@ def assert_same_outcome(run: Path, reference: Path) -> None:
     assert (run / "metrics.jsonl").read_bytes() == (reference / "metrics.jsonl").read_bytes()
     timings = [json.loads(line) for line in (run / "timings.jsonl").read_text().splitlines()]
     assert [record["iteration"] for record in timings] == list(range(1, ITERATIONS + 1))
-    kept = checkpoints.iterations(run / "checkpoints")
+    kept = checkpoints.iterations(Folder(run, "checkpoints"))
     assert len(kept) == KEEP
     assert kept[-1] == ITERATIONS
     assert not list(run.rglob("*.tmp"))
-    (i, ours), (j, theirs) = (
-        checkpoints.read(checkpoints.path_of(path / "checkpoints", ITERATIONS))
+    (i, ours, m), (j, theirs, n) = (
+        checkpoints.read(Folder(path, "checkpoints"), checkpoints.name_of(ITERATIONS))
         for path in (run, reference)
     )
-    assert i == j
+    assert (i, m) == (j, n)
     assert ours.keys() == theirs.keys()
     for name in ours:
         assert ours[name].dtype == theirs[name].dtype
@@ -94,7 +95,7 @@ def test_the_undisturbed_run_exercises_everything_that_is_saved(undisturbed):
     assert sum(record["episodes"] for record in records) > 50
     assert sum(record["epochs_project"] for record in records) > ITERATIONS / 4
     assert len({record["nu/speed"] for record in records}) > 5
-    names = set(checkpoints.read(checkpoints.path_of(undisturbed / "checkpoints", 40))[1])
+    names = set(RunDirectory(undisturbed).newest_checkpoint("none").arrays)
     for part in ("learner.policy", "learner.critic_opt", "learner.nu", "moments", "task.physics"):
         assert any(part in name for name in names), part
 
@@ -117,7 +118,7 @@ def test_a_stopped_run_says_how_to_continue_and_ends_alike(undisturbed, tmp_path
     stopped = lines(run)
     assert 4 <= stopped < ITERATIONS
     # Nothing is lost: the iteration at hand was finished and saved.
-    assert checkpoints.newest(run / "checkpoints")[0] == stopped
+    assert RunDirectory(run).newest_checkpoint("none").iteration == stopped
     expected = (undisturbed / "metrics.jsonl").read_bytes().splitlines(keepends=True)
     assert (run / "metrics.jsonl").read_bytes() == b"".join(expected[:stopped])
     status, out, err = finish(start("resume", run))
@@ -137,7 +138,8 @@ def test_kills_at_random_moments_change_nothing(undisturbed, tmp_path):
         time.sleep(rng.uniform(0, 0.06 if moment else 2.0))
         child.send_signal(signal.SIGKILL)
         assert finish(child)[0] in (-signal.SIGKILL, 0)
-        resumed_at.append(checkpoints.newest(run / "checkpoints")[0])
+        found, _ = checkpoints.newest(Folder(run, "checkpoints"))
+        resumed_at.append(found.iteration if found else 0)
     assert finish(start("resume", run))[::2] == (0, "")
     assert_same_outcome(run, undisturbed)
     assert len(set(resumed_at)) > 2
@@ -162,7 +164,7 @@ def test_a_stop_while_the_progress_is_shown_loses_no_iteration(tmp_path):
     )
     assert not run.finished
     assert len(run.metrics) == 4
-    assert checkpoints.newest(run.path / "checkpoints")[0] == 4
+    assert RunDirectory(run.path).newest_checkpoint("none").iteration == 4
 
 
 BOUNDED = """
@@ -188,7 +190,7 @@ def test_files_that_may_not_grow_end_the_run_with_a_sentence(tmp_path):
         child.kill()
         child.communicate()
     assert status == 1
-    saved = checkpoints.newest(run / "checkpoints")[0]
+    saved = RunDirectory(run).newest_checkpoint("none").iteration
     assert saved > 0
     assert err.startswith(f"cupola: cannot write to {run} (")
     assert err.endswith(f"then 'cupola resume {run}'.\n")
@@ -201,17 +203,17 @@ def test_files_that_may_not_grow_end_the_run_with_a_sentence(tmp_path):
 
 
 @pytest.mark.filterwarnings("always::UserWarning")
-@pytest.mark.parametrize("damage", ["truncated", "flipped", "two of three", "all"])
+@pytest.mark.parametrize("damage", ["truncated", "flipped", "two of three"])
 def test_damaged_checkpoints_are_passed_over_with_a_warning(undisturbed, copy, capsys, damage):
     files = sorted((copy / "checkpoints").iterdir(), reverse=True)
-    bad = {"two of three": files[:2], "all": files}.get(damage, files[:1])
+    bad = files[:2] if damage == "two of three" else files[:1]
     for file in bad:
         data = bytearray(file.read_bytes())
         data[len(data) // 2] ^= 16
         file.write_bytes(data if damage == "flipped" else data[: len(data) // 2])
     main(["resume", str(copy)])
     warned = capsys.readouterr().err.splitlines()
-    back = {"two of three": ITERATIONS - 4, "all": 0}.get(damage, ITERATIONS - 1)
+    back = ITERATIONS - 4 if damage == "two of three" else ITERATIONS - 1
     assert len(warned) == len(bad)
     for sentence, file in zip(warned, bad, strict=True):
         assert sentence.startswith("cupola: warning: ")
@@ -253,6 +255,9 @@ def test_resume_of_a_finished_run_is_harmless_and_shows_its_table(undisturbed, c
 # --- Every write that can be the last one ---
 
 
+CONFIG = {"algo": "cup", "task": "x", "limits": {}, "algorithm": {"batch_size": 1}, "format": 4}
+
+
 class Crash(BaseException):
     """The process ends here: nothing catches it but the test."""
 
@@ -261,21 +266,25 @@ def pretend_training(path: Path) -> None:
     """What the training loop does to its directory, with a sum in place of learning."""
     try:
         run = RunDirectory.open(path)
+        run.lock()
     except CupolaError:
-        run = RunDirectory.create(path, {"some": "config"})
-    iteration, arrays, damaged = checkpoints.newest(run.checkpoints)
-    assert damaged == []
-    total = arrays.get("total", np.zeros(3))
-    run.rewind(iteration)
+        run = RunDirectory.create(path, CONFIG)
     [sink] = make_sinks(["tensorboard"])
+    iteration = 0
     try:
+        saved = run.recover(5, 2)
+        iteration = saved.iteration if saved else 0
+        total = saved.arrays["total"] if saved else np.zeros(3)
+        run.rewind(iteration)
         sink.start(path, {}, iteration + 1)
         while iteration < 5:
             iteration += 1
             total = 1.5 * total + iteration
-            metrics = {"iteration": iteration, "sum": total.sum()}
-            run.log(metrics, {"iteration": iteration})
-            sink.log(metrics, {"iteration": iteration})
+            metrics = {"iteration": iteration, "steps": iteration, "return": total.sum()}
+            metrics["length"] = None
+            timings = {"iteration": iteration, "rollout_seconds": 0.0, "update_seconds": 0.0}
+            run.log(metrics, timings)
+            sink.log(metrics, timings)
             if iteration % 2 == 0 or iteration == 5:
                 run.checkpoint(iteration, {"total": total}, keep=2)
     finally:
@@ -283,7 +292,7 @@ def pretend_training(path: Path) -> None:
         sink.close(finished=iteration == 5)
 
 
-CALLS = ((os, "fsync"), (os, "replace"), (Path, "unlink"), (Path, "open"), (Path, "mkdir"))
+CALLS = ((os, "fsync"), (os, "replace"), (os, "unlink"), (os, "open"), (os, "mkdir"))
 
 
 def crash_at(call: int, patch: pytest.MonkeyPatch) -> None:
@@ -329,11 +338,12 @@ def test_a_crash_at_any_write_changes_nothing(tmp_path):
         points += 1
         pretend_training(run)
         assert (run / "metrics.jsonl").read_bytes() == expected
-        assert checkpoints.iterations(run / "checkpoints")[-2:] == [4, 5]
-        iteration, arrays, damaged = checkpoints.newest(run / "checkpoints")
-        assert (iteration, damaged) == (5, [])
-        whole = checkpoints.read(checkpoints.path_of(tmp_path / "whole" / "checkpoints", 5))[1]
-        assert arrays["total"].tobytes() == whole["total"].tobytes()
+        assert checkpoints.iterations(Folder(run, "checkpoints"))[-2:] == [4, 5]
+        found, damaged = checkpoints.newest(Folder(run, "checkpoints"))
+        assert damaged == []
+        whole = RunDirectory(tmp_path / "whole").newest_checkpoint("none")
+        assert (found.iteration, found.metrics) == (5, whole.metrics)
+        assert found.arrays["total"].tobytes() == whole.arrays["total"].tobytes()
         assert not list(run.rglob("*.tmp"))
     assert points > 20
 

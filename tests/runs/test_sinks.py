@@ -137,8 +137,8 @@ def test_a_service_that_does_not_start_is_an_error(tmp_path):
     service = Service("wandb", Failing(start=1))
     expected = (
         rf"^the sink wandb cannot start \(ConnectionError: the server is away\):"
-        rf" put that right and write 'cupola resume {tmp_path}', or first take 'wandb' out of the"
-        rf" sinks in {tmp_path / 'config.json'}\.$"
+        rf" put that right and write 'cupola resume {tmp_path} --trust', or first take 'wandb' out"
+        rf" of the sinks in {tmp_path / 'config.json'}\.$"
     )
     with pytest.raises(CupolaError, match=expected):
         service.start(tmp_path, CONFIG, 1)

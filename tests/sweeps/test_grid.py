@@ -112,7 +112,7 @@ MISTAKES = {
         "matches no cell",
     ),
     "impossible value": (START + "[shared]\ngamma = 1.5\n", "gamma must lie in [0, 1)"),
-    "wrong kind": (START + "[shared]\nhidden = 'wide'\n", "of the wrong kind"),
+    "wrong kind": (START + "[shared]\nhidden = 'wide'\n", "hidden must be whole numbers"),
     "wrong limit": (START + "[shared]\nlimit = 'low'\n", "limit must be a number"),
     "seed as field": (START + "[shared]\nseed = 1\n", "write seeds = [0, 1]"),
     "wrong seeds": (START.replace("[0, 1]", "['a']"), "seeds must be whole numbers"),

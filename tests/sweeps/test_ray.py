@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,7 +17,14 @@ from cupola.cli import main
 from cupola.sweeps import grid
 from cupola.sweeps.directory import SweepDirectory
 from cupola.sweeps.loop import STOPPED
-from cupola.sweeps.ray_engine import STOP, refuse_unreachable, run_cell
+from cupola.sweeps.ray_engine import (
+    ON_THE_NETWORK,
+    STOP,
+    RayPool,
+    refuse_open,
+    refuse_unreachable,
+    run_cell,
+)
 
 needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None, reason="Ray is not installed"
@@ -144,11 +152,78 @@ def test_without_ray_or_without_a_cluster(tmp_path: Path, monkeypatch, capsys) -
     file = tmp_path / "toy.toml"
     file.write_text(FILE)
     monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setenv(ON_THE_NETWORK, "0")
     with pytest.raises(SystemExit) as stop:
         main(["sweep", str(file), "--out", str(tmp_path / "sweep"), "--engine", "ray"])
     assert stop.value.code == 1
     assert "pip install 'cupola[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "sweep").exists()
+
+
+def test_a_cluster_of_our_own_that_does_not_start_is_one_sentence(tmp_path, monkeypatch) -> None:
+    """Ray raises a plain Exception where a node takes too long."""
+
+    def init(**options: object) -> None:
+        assert options["address"] == "local"
+        assert options["include_dashboard"] is False
+        raise Exception("The current node timed out\nduring startup.")
+
+    fake = SimpleNamespace(init=init, shutdown=lambda: None)
+    monkeypatch.setitem(sys.modules, "ray", fake)
+    monkeypatch.setenv(ON_THE_NETWORK, "0")
+    (tmp_path / "toy.toml").write_text(FILE)
+    sweep = SweepDirectory(tmp_path, grid.read(tmp_path / "toy.toml"))
+    expected = (
+        r"^Ray does not start on this machine \(The current node timed out during startup\): try"
+        r" again, or use --engine local\.$"
+    )
+    with pytest.raises(cupola.CupolaError, match=expected):
+        RayPool(sweep)
+
+
+# In a process of its own: Ray starts threads and changes signal handlers.
+LISTENING = """
+import sys
+from pathlib import Path
+from cupola.sweeps import grid
+from cupola.sweeps.directory import SweepDirectory
+from cupola.sweeps.ray_engine import RayPool
+
+file = Path(sys.argv[1])
+pool = RayPool(SweepDirectory(file.parent, grid.read(file)), jobs=1)
+import ray, psutil  # which comes with Ray
+assert ray.get(ray.remote(lambda: 3).remote()) == 3
+me = psutil.Process()
+for process in (me, *me.children(recursive=True)):
+    for connection in process.net_connections():
+        if connection.status == psutil.CONN_LISTEN:
+            print(connection.laddr.ip)
+pool.close()
+"""
+
+
+@needs_ray
+def test_a_cluster_of_our_own_listens_on_the_loopback_alone(tmp_path, monkeypatch) -> None:
+    monkeypatch.delenv(ON_THE_NETWORK, raising=False)
+    (tmp_path / "toy.toml").write_text(FILE)
+    child = subprocess.run(
+        [sys.executable, "-c", LISTENING, str(tmp_path / "toy.toml")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = {ip.removeprefix("::ffff:") for ip in child.stdout.split()}
+    assert found == {"127.0.0.1"}
+
+
+def test_a_cluster_on_the_network_is_refused(monkeypatch) -> None:
+    ray = SimpleNamespace(nodes=lambda: [{"NodeManagerAddress": "192.0.2.7"}], shutdown=list)
+    monkeypatch.setenv(ON_THE_NETWORK, "0")
+    with pytest.raises(cupola.CupolaError, match=r"would listen on the network \(192.0.2.7\)"):
+        refuse_open(ray, None)
+    refuse_open(ray, "192.0.2.7:6379")
+    monkeypatch.setenv(ON_THE_NETWORK, "1")
+    refuse_open(ray, None)
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "127.0.0.1:99999"])

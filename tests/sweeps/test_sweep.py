@@ -16,9 +16,10 @@ import pytest
 
 import cupola
 from cupola.cli import main
+from cupola.runs.files import Folder
 from cupola.sweeps import grid
 from cupola.sweeps.cells import Cell
-from cupola.sweeps.directory import SweepDirectory, locked, read_json
+from cupola.sweeps.directory import SweepDirectory
 from cupola.sweeps.local_engine import LocalPool
 from cupola.sweeps.loop import RETRIES, WorkerExit, failure_line, work
 from cupola.sweeps.worker import attempt
@@ -110,7 +111,7 @@ def test_kills_change_nothing(file: Path, tmp_path: Path) -> None:
         for part in ("config.json", "metrics.jsonl", "checkpoints/00000024.safetensors"):
             assert (out / name / part).read_bytes() == (run.path / part).read_bytes()
         assert [f.name for f in (out / name / "checkpoints").iterdir()] == ["00000024.safetensors"]
-        result = read_json(out / name / "result.json")
+        result = SweepDirectory.open(out).result(name)
         assert result is not None
         for kind in ("sampled", "deterministic"):
             fresh = cupola.evaluate(
@@ -245,14 +246,12 @@ def test_directories_of_something_else(file: Path, tmp_path: Path, capfd) -> Non
     assert "sweep.json is damaged" in complaint("report", tmp_path / "mine")
 
 
-def test_two_sweeps_do_not_fight(tmp_path: Path) -> None:
-    with (
-        locked(tmp_path / "lock", "taken"),
-        pytest.raises(cupola.CupolaError, match="taken"),
-        locked(tmp_path / "lock", "taken", seconds=0.1),
-    ):
+def test_two_sweeps_do_not_fight(file: Path, tmp_path: Path) -> None:
+    sweep = SweepDirectory(tmp_path / "sweep", grid.read(file))
+    taken = rf"the sweep {sweep.path} is in use: process {os.getpid()} on .* since .* UTC\.$"
+    with sweep.lock(), pytest.raises(cupola.CupolaError, match=taken), sweep.lock():
         pass
-    with locked(tmp_path / "lock", "taken", seconds=0.1):
+    with sweep.lock():
         pass
 
 
@@ -279,7 +278,9 @@ class Scripted:
             if ended.code == 0:
                 run = self._sweep.run_path(ended.name)
                 run.mkdir()
-                (run / "result.json").write_text('{"episodes": 2}')
+                evaluation = {"return": {"mean": 1.0}, "costs": {}}
+                result = {"sampled": evaluation, "deterministic": evaluation}
+                self._sweep.write_result(ended.name, {"episodes": 2, **result})
         self._running.clear()
         return found
 
@@ -324,8 +325,8 @@ def test_who_is_started_again(scripted: SweepDirectory) -> None:
 
 def test_the_line_of_a_log_that_tells_of_the_failure(tmp_path: Path) -> None:
     (tmp_path / "log").write_text("one\n two \n\n")
-    assert failure_line(tmp_path / "log") == "two"
-    assert "see" in failure_line(tmp_path / "none")
+    assert failure_line(Folder(tmp_path), "log") == "two"
+    assert failure_line(Folder(tmp_path), "none") == "nothing was printed"
 
 
 def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> None:
@@ -337,7 +338,7 @@ def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> N
 
         def poll(self) -> None: ...
 
-    def start(sweep: Path, name: str, log: Path, cores: list[int]) -> Process:
+    def start(sweep: Path, name: str, cores: list[int]) -> Process:
         chosen.append(list(cores))
         return Process()
 

@@ -5,8 +5,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from cupola.runs.files import Folder
+from cupola.runs.journal import Journal
+from cupola.runs.schema import Table, Whole
 from cupola.sweeps.directory import CellStatus, SweepDirectory
-from cupola.sweeps.watch import SweepDisplay, read_progress, tail
+from cupola.sweeps.watch import SweepDisplay, read_progress
 
 FILE = """
 iterations = 20
@@ -72,10 +75,16 @@ def test_plain_lines_where_there_is_no_terminal(
 
 
 def test_the_tail_of_a_long_file(tmp_path: Path) -> None:
-    file = tmp_path / "long.jsonl"
-    file.write_text("".join(f'{{"iteration": {i}}}\n' for i in range(1, 5001)) + '{"iter')
-    found = tail(file)
+    journal = Journal(Folder(tmp_path), "long.jsonl", Table({"iteration": Whole(1)}))
+    journal.rewind(0)
+    for i in range(1, 5001):
+        journal.append({"iteration": i})
+    journal.close()
+    with journal.path.open("a") as file:
+        file.write('{"iter')
+    found = journal.tail()
     assert found[-1] == {"iteration": 5000}
     first = found[0]["iteration"]
+    assert 1 < first < 5000
     assert [record["iteration"] for record in found] == list(range(first, 5001))
-    assert tail(tmp_path / "none") == []
+    assert Journal(Folder(tmp_path), "none", Table({})).tail() == []

@@ -14,11 +14,14 @@ from cupola.algos.config import OnPolicyConfig, learning_rate
 from cupola.algos.learner import init_learner
 from cupola.core import critics
 from cupola.core.critics import Fit
-from cupola.core.minibatch import draws, epoch
+from cupola.core.minibatch import draws, epoch, shuffles
 from cupola.core.optimisers import adam, each
 from cupola.core.prediction import predict_change
 from cupola.core.samples import build_samples
 from cupola.types import Algorithm, Batch, Learner, Metrics, Prediction, Problem, Samples, Update
+
+PARTS = (slice(0, 1), slice(1, None))
+"""The reward's critic, and the costs'."""
 
 
 def make_algorithm(
@@ -47,6 +50,7 @@ def make_samples(
         batch.rollout,
         gamma=config.gamma,
         lam=lambdas(config, problem),
+        lam_critic=config.lam_critic,
         time_limit=config.time_limit,
         endless=endless_costs(config, problem),
         saturation=problem.saturation if config.action_density == "clipped" else (),
@@ -67,11 +71,13 @@ def lambdas(config: OnPolicyConfig, problem: Problem) -> float | jax.Array:
     return jnp.array([config.lam] + [config.lam_c] * len(problem.costs))
 
 
-def remembered(learner: Learner, samples: Samples) -> Learner:
-    """The learner with these samples in the memory of its critics, if they have one."""
+def remembered(learner: Learner, samples: Samples, key: jax.Array) -> Learner:
+    """The learner with some of these samples in the memory of its critics, if they have one."""
     if not learner.critic_memory:
         return learner
-    memory = critics.remember(learner.critic_memory, samples.obs, samples.targets)
+    kept = learner.critic_memory.obs.shape[1]
+    some = shuffles(key, 1, len(samples.obs), kept)[0, 0]
+    memory = critics.remember(learner.critic_memory, samples.obs[some], samples.targets[some])
     return learner._replace(critic_memory=memory)
 
 
@@ -79,15 +85,23 @@ def critic_schedule(
     learner: Learner, samples: Samples, key: jax.Array, config: OnPolicyConfig
 ) -> tuple[tuple[jax.Array, jax.Array], np.ndarray]:
     """With `critic_epochs`: what the critics learn from, observations and targets, and in which
-    order [E, steps, minibatch]. ``learner`` remembers the samples already."""
+    orders [E, 2, steps, minibatch]. ``learner`` remembers earlier samples, not these.
+
+    The first order is the reward's critic's, of the newest samples: returns rise during a training,
+    and older ones would tell it of lower ones. The second is the costs', of all samples.
+    """
     size = len(samples.obs)
-    data, first, total = (samples.obs, samples.targets), 0, size
+    obs, targets, known = samples.obs, samples.targets, 0
     if learner.critic_memory:
-        data = critics.recall(learner.critic_memory)
-        total = len(data[0])
-        first = total - int(learner.critic_memory.filled) * size
+        old_obs, old_targets = critics.recall(learner.critic_memory)
+        obs, targets = jnp.concatenate([old_obs, obs]), jnp.concatenate([old_targets, targets])
+        known = critics.known(learner.critic_memory)
+    old, end = len(obs) - size, len(obs)
     minibatch = min(config.critic_minibatch, size)
-    return data, draws(key, config.critic_epochs, size // minibatch, minibatch, first, total)
+    passes = (config.critic_epochs, size // minibatch, minibatch)
+    keys = jax.random.split(key)
+    orders = (draws(keys[0], *passes, old, end), draws(keys[1], *passes, old - known, end))
+    return (obs, targets), np.stack(orders, axis=1)
 
 
 def fit_critics(
@@ -99,7 +113,14 @@ def fit_critics(
     config: OnPolicyConfig,
 ) -> Fit:
     """The critics after one epoch of ``data``, observations and targets, in ``order`` [count,
-    minibatch]."""
+    minibatch], or [2, count, minibatch]: one for the reward's critic, one for the costs'."""
+    if order.ndim == 3:
+        obs, targets = data
+        reward, costs = (
+            fit_critics(state.part(which), (obs, targets[:, which]), batch, part, config=config)
+            for which, part in zip(PARTS, order, strict=True)
+        )
+        return reward.joined(costs)
     return Fit(
         *epoch(
             (state.critics, state.opt_state),

@@ -30,6 +30,8 @@ class OnPolicyConfig:
     """Lambda of generalised advantage estimation, for the reward."""
     lam_c: float = 0.95
     """Lambda of generalised advantage estimation, for the costs."""
+    lam_critic: float = 0.0
+    """Lambda of what the critics learn, reward and costs; 0: those of the advantages."""
     time_limit: TimeLimit = "bootstrap"
     """Whether the value goes on beyond an episode that the time limit cut."""
     cost_termination: Literal["terminal", "time_limit"] = "terminal"
@@ -58,7 +60,8 @@ class OnPolicyConfig:
     critic_minibatch: int = 256
     """Samples per step of the critics, at most a batch (critic_epochs above 0)."""
     critic_memory: int = 0
-    """Earlier batches whose samples the critics go on learning from (critic_epochs above 0)."""
+    """Earlier batches of which a quarter is kept for the costs' critics to go on learning from
+    (critic_epochs above 0); the reward's critic learns from the newest batch."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -71,7 +74,7 @@ class OnPolicyConfig:
             f" num_envs={math.gcd(self.num_envs, self.batch_size)}.",
         )
         check(0 <= self.gamma < 1, f"gamma must lie in [0, 1), not {self.gamma}.")
-        for name in ("lam", "lam_c"):
+        for name in ("lam", "lam_c", "lam_critic"):
             value = getattr(self, name)
             check(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}.")
         check(

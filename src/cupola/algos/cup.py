@@ -20,7 +20,9 @@ What the default, the preset `steady`, has and Algorithm 1 has not:
 - The KL is looked at every few minibatches, and the projection has an optimiser of its own.
 - Where a limit is discounted, A^c is weighted with gamma^t, t the time in the episode
   (`cost_weights`): it is the cost of the first steps that counts.
-- Critics that remember the last batches, and nu by a PID controller of the relative violation.
+- The advantages of the costs look only a step or two ahead (`lam_c`) and leave the rest to the
+  critics, which learn from longer sums (`lam_critic`) and, for the costs, from the last batches.
+- nu by a PID controller of the relative violation.
 
 The Lagrange multipliers nu_i >= 0 follow a rule (`multiplier`). J^_i is the cost return that was
 measured: the mean over the episodes that ended, discounted where the limit is.
@@ -84,8 +86,10 @@ class Config(MinibatchConfig, LagrangianConfig):
 
     batch_size: int = 10000
     """Environment steps per iteration."""
-    lam_c: float = 0.9
+    lam_c: float = 0.5
     """Lambda of generalised advantage estimation, for the costs."""
+    lam_critic: float = 0.95
+    """Lambda of what the critics learn, reward and costs; 0: those of the advantages."""
     cost_termination: Literal["terminal", "time_limit"] = "time_limit"
     """For costs with a discounted limit: a termination ends them, or counts as a time limit."""
     action_density: Literal["gaussian", "clipped"] = "clipped"
@@ -99,8 +103,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     critic_epochs: int = 16
     """Passes of the critics, each over as many samples as a batch has; 0: as many epochs as the
     improvement takes."""
-    critic_memory: int = 7
-    """Earlier batches whose samples the critics go on learning from (critic_epochs above 0)."""
+    critic_memory: int = 31
+    """Earlier batches of which a quarter is kept for the costs' critics to go on learning from
+    (critic_epochs above 0); the reward's critic learns from the newest batch."""
     delta: float = 0.01
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
     check_every: int = 2
@@ -140,19 +145,19 @@ class Config(MinibatchConfig, LagrangianConfig):
     cost_estimate: Literal["episodes", "steps"] = "steps"
     """What the multipliers see of a cost: the mean over these episodes, or over all steps of the
     batch, which are of the newest policy."""
-    aim: float = 0.97
+    aim: float = 0.95
     """The rule steers to this share of the limit."""
     nu_init: float = 0.0
     """Multipliers at the start."""
     nu_max: float = 100.0
     """Bound on the multipliers."""
-    pid_kp: float = 1.0
+    pid_kp: float = 2.0
     """Gain on the smoothed violation (multiplier=pid)."""
-    pid_ki: float = 0.02
+    pid_ki: float = 0.04
     """Gain on the sum of violations (multiplier=pid)."""
     pid_kd: float = 0.0
     """Gain on the rise of the smoothed cost (multiplier=pid)."""
-    pid_smoothing: float = 0.5
+    pid_smoothing: float = 0.7
     """Weight of the past in both averages (multiplier=pid)."""
 
     def __post_init__(self) -> None:
@@ -160,6 +165,11 @@ class Config(MinibatchConfig, LagrangianConfig):
         check_positive(self, "clip", "temperature")
         check_not_negative(self, "alpha", "beta", "projection_delta")
         fitted = self.batch_size - self.held_out
+        check(
+            fitted > 0,
+            "multiplier=predicted needs a batch_size of at least 2: it keeps a part of the batch to"
+            " test its prediction.",
+        )
         check(
             self.minibatch_size <= fitted,
             f"minibatch_size must be at most {fitted}, the part of the batch that the policy is"
@@ -180,6 +190,7 @@ class Config(MinibatchConfig, LagrangianConfig):
 PAPER = Config(
     batch_size=5000,
     lam_c=0.95,
+    lam_critic=0.0,
     cost_termination="terminal",
     action_density="gaussian",
     minibatch_size=64,
@@ -287,6 +298,7 @@ def project(
 
     Skipped where no cost needs it (`Costs.active`): Adam's momentum alone would move the policy.
     """
+    before = half.multiplier_state
     half = update_multipliers(half, batch, config, problem)
     log_std = start.policy.log_std
     half_mean, half_log_std = nets.apply_policy(half.policy, samples.obs)
@@ -317,7 +329,9 @@ def project(
         next_nu=costs.next_nu,
         active=costs.active,
     )
-    end = half._replace(policy=descent.policy, nu=descent.nu)
+    cut_short = descent.kl > (config.projection_delta or config.delta)
+    state = config.multiplier_rule().settle(before, half.multiplier_state, cut_short)
+    end = half._replace(policy=descent.policy, nu=descent.nu, multiplier_state=state)
     if not own:
         end = end._replace(policy_opt=descent.opt_state)
     report = {"kl_project": descent.kl, "epochs_project": descent.epochs}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
@@ -10,6 +12,9 @@ from cupola.algos.config import CostConfig, LagrangianConfig, MinibatchConfig, O
 from cupola.core.critics import empty_memory
 from cupola.core.optimisers import adam, each
 from cupola.types import Learner, Problem
+
+REMEMBERED = 0.25
+"""Share of a batch that stays in the critics' memory: neighbouring samples say much the same."""
 
 
 def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Learner:
@@ -41,8 +46,8 @@ def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Le
         ),
         critic_memory=(
             empty_memory(
-                1 + config.critic_memory,
-                config.batch_size,
+                config.critic_memory,
+                math.ceil(REMEMBERED * config.batch_size),
                 problem.obs_size,
                 1 + len(problem.costs),
             )

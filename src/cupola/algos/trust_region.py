@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from cupola.algos.assembly import (
+    PARTS,
     critic_schedule,
     fit_critics,
     make_algorithm,
@@ -41,23 +42,23 @@ def trust_region_algorithm(
         learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int = 1
     ) -> tuple[Learner, Metrics]:
         whole = np.arange(len(samples.obs), dtype=np.int32)
-        order = np.broadcast_to(whole, (config.value_iterations, len(whole)))
+        orders = [np.broadcast_to(whole, (config.value_iterations, len(whole)))] * 2
 
-        learner = remembered(learner, samples)
         obs, targets = samples.obs, samples.targets
         if config.critic_epochs:
-            (obs, targets), orders = critic_schedule(learner, samples, key, config)
-            order = orders.reshape(-1, orders.shape[-1])
+            (obs, targets), passes = critic_schedule(learner, samples, key, config)
+            orders = [part.reshape(-1, part.shape[-1]) for part in np.moveaxis(passes, 1, 0)]
 
-        def fitted(which: slice) -> Fit:
+        def fitted(which: slice, order: np.ndarray) -> Fit:
             start = Fit.start(learner.critics, learner.critic_opt).part(which)
             return jax.block_until_ready(
                 critic_steps(start, (obs, targets[:, which]), batch, order)
             )
 
-        with Background(lambda: fitted(slice(0, 1)), cores) as reward:
+        with Background(lambda: fitted(PARTS[0], orders[0]), cores) as reward:
             moved, metrics = policy_step(learner, samples, batch)
-            costs = fitted(slice(1, None))
+            costs = fitted(PARTS[1], orders[1])
+            moved = remembered(moved, samples, jax.random.fold_in(key, 1))
             return with_critics(moved, metrics, reward.result().joined(costs))
 
     return make_algorithm(config, problem, learn)

@@ -94,7 +94,6 @@ def minibatch_algorithm(
     ) -> tuple[Learner, Metrics]:
         policy_key, critic_key = jax.random.split(key)
         orders = policy_orders(policy_key, len(samples.obs))
-        learner = remembered(learner, samples)
         data = (samples.obs, samples.targets)
         if config.critic_epochs:
             data, critic_orders = critic_schedule(learner, samples, critic_key, config)
@@ -116,6 +115,7 @@ def minibatch_algorithm(
                 end = second_step(moved, learner, samples, batch, orders[1])
                 moved, more, _, _ = jax.block_until_ready(end)
                 metrics = metrics | more
+            moved = remembered(moved, samples, jax.random.fold_in(critic_key, 1))
             return with_critics(moved, metrics, fitting.result())
 
     def policy_orders(key: jax.Array, size: int) -> np.ndarray:

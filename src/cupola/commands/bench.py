@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
+from cupola.display import Terminal
 from cupola.errors import CupolaError, in_words
 
 
@@ -33,7 +33,7 @@ class BenchArgs:
 def run(args: Sequence[str]) -> None:
     parsed = parse(BenchArgs, args, "bench")
     from cupola.bench import bench
-    from cupola.runs.checkpoints import write_atomically
+    from cupola.runs.files import write_file
 
     if parsed.iterations < 1:
         raise CupolaError(f"iterations must be at least 1, not {parsed.iterations}.")
@@ -41,10 +41,10 @@ def run(args: Sequence[str]) -> None:
     result = bench(
         parsed.task, algo=parsed.algo, iterations=parsed.iterations, threads=parsed.threads
     )
-    Console().print(bench_table(result))
+    Terminal().print(bench_table(result))
     if parsed.out:
         with in_words(f"cannot write {parsed.out}"):
-            write_atomically(parsed.out, (json.dumps(result, indent=1) + "\n").encode())
+            write_file(parsed.out, (json.dumps(result, indent=1) + "\n").encode())
 
 
 def bench_table(result: dict[str, Any]) -> Table:

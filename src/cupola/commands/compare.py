@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse
+from cupola.display import Terminal
 from cupola.errors import CupolaError
 
 
@@ -26,10 +27,13 @@ def run(args: Sequence[str]) -> None:
 
 
 def compare(args: CompareArgs) -> None:
-    from cupola.reports.compare import comparison
+    from cupola.reports.compare import comparison, load
 
     if not args.runs:
         raise CupolaError("say what to compare: cupola compare RUN RUN ...")
-    console = Console()
-    for part in comparison(args.runs, utf8=console.encoding.startswith("utf")):
+    runs, left_out = load(args.runs)
+    for one in left_out:
+        warnings.warn(str(one), stacklevel=1)
+    console = Terminal()
+    for part in comparison(runs, utf8=console.is_utf8):
         console.print(part)

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, UseAppendAction, arg
 
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
+from cupola.display import CountDisplay, Terminal
 from cupola.errors import CupolaError, in_words
 
 if TYPE_CHECKING:
@@ -39,14 +39,15 @@ class DiagnoseArgs:
     """JSON file for the figures."""
     figure: Path | None = None
     """PNG file for the chart."""
+    trust: bool = False
+    """Import the environment and the cost function that the run names (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
     parsed = parse(DiagnoseArgs, args, "diagnose")
     from cupola.diagnosis.diagnose import diagnose
     from cupola.diagnosis.figure import draw_diagnosis
-    from cupola.display import CountDisplay
-    from cupola.runs.checkpoints import write_atomically
+    from cupola.runs.files import write_file
 
     for option, path in (("--out", parsed.out), ("--figure", parsed.figure)):
         if path and not path.parent.is_dir():  # known now, not after minutes
@@ -54,7 +55,7 @@ def run(args: Sequence[str]) -> None:
     if parsed.figure and parsed.figure.suffix != ".png":
         raise CupolaError(f"--figure is a name like diagnosis.png, not {parsed.figure}.")
     warm_up_cache()
-    console = Console()
+    console = Terminal()
     with CountDisplay(console) as progress:
         found = diagnose(
             parsed.run,
@@ -63,6 +64,7 @@ def run(args: Sequence[str]) -> None:
             settings=parse_settings(parsed.change),
             seed=parsed.seed,
             tell=progress,
+            trust=parsed.trust,
         )
     console.print(diagnosis_table(found))
     console.print(kl_table(found.kl))
@@ -70,10 +72,10 @@ def run(args: Sequence[str]) -> None:
     if parsed.out:
         with in_words(f"cannot write {parsed.out}"):
             text = json.dumps(found.to_json(), indent=1) + "\n"
-            write_atomically(parsed.out, text.encode())
+            write_file(parsed.out, text.encode())
     if parsed.figure:
         with in_words(f"cannot write {parsed.figure}"):
-            write_atomically(parsed.figure, draw_diagnosis(found))
+            write_file(parsed.figure, draw_diagnosis(found))
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
-from cupola.display import number
+from cupola.display import Terminal, number
 
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
@@ -30,6 +29,8 @@ class EvalArgs:
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
+    trust: bool = False
+    """Import the environment and the cost function that the run names (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -45,8 +46,9 @@ def run(args: Sequence[str]) -> None:
         deterministic=parsed.deterministic,
         seed=parsed.seed,
         threads=available_cores(),
+        trust=parsed.trust,
     )
-    Console().print(evaluation_table(result))
+    Terminal().print(evaluation_table(result))
 
 
 def evaluation_table(result: Evaluation) -> Table:

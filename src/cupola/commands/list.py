@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.console import Console
 from rich.table import Table
 
 from cupola.commands.parsing import parse
+from cupola.display import Terminal
 from cupola.tasks.base import TaskSpec
 from cupola.types import Cost
 
@@ -22,7 +22,7 @@ def run(args: Sequence[str]) -> None:
     parse(ListArgs, args, "list")
     from cupola import algos, tasks
 
-    console = Console()
+    console = Terminal()
     console.print("algorithms", style="bold")
     for name in algos.names():
         module = algos.load_algorithm(name)

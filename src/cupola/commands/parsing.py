@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import io
 import os
+import re
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -24,21 +26,33 @@ def parse(
 ) -> Parsed:
     """Arguments as a dataclass; whatever is wrong with them as one sentence."""
     refuse_unknown_options(kind, args)
-    complaint = io.StringIO()
+    read = functools.partial(tyro.cli, kind, args=args, prog=f"cupola {command}")
     try:
-        with contextlib.redirect_stderr(complaint):
-            return tyro.cli(kind, args=args, prog=f"cupola {command}", description=description)
+        with plain_screen() as complaint:
+            return read(description=description)
     except SystemExit as stop:
         if stop.code in (0, None):
-            raise
+            read(description=description)  # the help again, as this terminal shows it
         raise CupolaError(sentence(complaint.getvalue())) from None
 
 
+@contextlib.contextmanager
+def plain_screen() -> Iterator[io.StringIO]:
+    """Take down what is printed as for a file: no colours, plain frames, no line is broken."""
+    text, columns = io.StringIO(), os.environ.get("COLUMNS")
+    os.environ["COLUMNS"] = "100000"
+    try:
+        with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
+            yield text
+    finally:
+        os.environ.pop("COLUMNS")
+        os.environ.update({} if columns is None else {"COLUMNS": columns})
+
+
 def sentence(box: str) -> str:
-    """The text of tyro's framed error, up to the first rule, on one line."""
-    lines = [line.strip(" │") for line in box.splitlines()[1:]]
-    text = lines[: next((i for i, line in enumerate(lines) if line[:1] in "─╰"), len(lines))]
-    return " ".join(" ".join(text).split())
+    """The text of tyro's error on one line: it stands between the first two rules."""
+    parts = re.split(r"^ *-+ *$", box, flags=re.MULTILINE)
+    return " ".join(parts[1 if len(parts) > 1 else 0].split())
 
 
 def refuse_unknown_options(kind: type, args: Sequence[str]) -> None:

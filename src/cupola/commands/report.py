@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,5 +39,7 @@ def report(args: ReportArgs) -> None:
     if page.suffix != ".html":
         raise CupolaError(f"--out is the page to write: a name like report.html, not {page}.")
     found = curves.read(args.source) if is_file else results.load(args.source)
+    for one in found.left_out:
+        warnings.warn(str(one), stacklevel=1)
     written = write_report(found, page)
     print(f"{page}, with figures, tables and curves in {written}")

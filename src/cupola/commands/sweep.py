@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from rich.console import Console
 from tyro.conf import Positional
 
 from cupola.commands.parsing import parse, program
+from cupola.display import Terminal
 from cupola.errors import CupolaError
 
 if TYPE_CHECKING:
@@ -36,6 +36,8 @@ class SweepArgs:
     """Address of the Ray cluster; without it Ray uses this machine."""
     retrain_changed: bool = False
     """Throw away and train anew the cells whose settings have changed."""
+    trust: bool = False
+    """Import code that the file names, and use its services (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -47,21 +49,23 @@ def sweep(args: SweepArgs) -> None:
     if args.address and args.engine != "ray":
         raise CupolaError("--address is for a Ray cluster: add --engine ray.")
     from cupola.cores import available_cores
+    from cupola.gym.consent import require_consent
     from cupola.signals import stop_requests
     from cupola.sweeps import grid
-    from cupola.sweeps.directory import SweepDirectory, locked
+    from cupola.sweeps.directory import SweepDirectory
     from cupola.sweeps.loop import work
     from cupola.sweeps.watch import SweepDisplay
 
     experiment = grid.read(args.file)
+    require_consent(args.trust, str(args.file), experiment.effects())
     path = args.out or Path("runs") / experiment.name
     SweepDirectory.refuse_foreign(path, experiment)
-    directory, console = SweepDirectory(path, experiment), Console()
+    directory, console = SweepDirectory(path, experiment), Terminal()
     display = SweepDisplay(console, directory, args.jobs or available_cores())
     with (
         contextlib.closing(make_pool(directory, args)) as pool,
         stop_requests() as stopping,
-        locked(path / "sweep.lock", f"another sweep is at work in {path}.", seconds=2.0),
+        directory.lock(),
     ):
         directory.settle_changes(args.retrain_changed)
         directory.write()
@@ -87,7 +91,7 @@ def make_pool(directory: SweepDirectory, args: SweepArgs) -> Pool:
     if args.engine == "ray":
         from cupola.sweeps.ray_engine import RayPool
 
-        return RayPool(directory, args.jobs, args.address)
+        return RayPool(directory, args.jobs, args.address, trust=args.trust)
     from cupola.sweeps.local_engine import LocalPool
 
-    return LocalPool(directory, args.jobs)
+    return LocalPool(directory, args.jobs, trust=args.trust)

@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cupola.commands.parsing import parse
+from cupola.display import CountDisplay, Terminal
 from cupola.errors import in_words
 
 
@@ -29,13 +30,12 @@ class TheoryArgs:
 
 def run(args: Sequence[str]) -> None:
     parsed = parse(TheoryArgs, args, "theory")
-    from cupola.display import CountDisplay
-    from cupola.runs.checkpoints import write_atomically
+    from cupola.runs.files import write_file
     from cupola.theory import counterexample, report
 
     with in_words(f"cannot write to {parsed.out}"):
         parsed.out.mkdir(parents=True, exist_ok=True)
-    console = Console()
+    console = Terminal()
     with CountDisplay(console) as progress:
         result = report.make(parsed.cases, parsed.seed, progress)
     tables = theory_tables(result.record)
@@ -49,7 +49,7 @@ def run(args: Sequence[str]) -> None:
     files[proofs] = (json.dumps(result.counterexamples, indent=1) + "\n").encode()
     with in_words(f"cannot write to {parsed.out}"):
         for name, data in files.items():
-            write_atomically(parsed.out / name, data)
+            write_file(parsed.out / name, data)
         written = json.loads((parsed.out / proofs).read_text())
     for table in tables:
         console.print(table)

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.console import Console
 from tyro.conf import Positional, UseAppendAction, arg
 
 from cupola.commands.parsing import option_value, parse, program
 from cupola.compilation import warm_up_cache
+from cupola.display import ProgressDisplay, Terminal, summary
 from cupola.errors import CupolaError, unknown
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 def run(args: Sequence[str]) -> None:
     asked = parse_train(args)
     from cupola.config import Settings, run_config
-    from cupola.display import ProgressDisplay
     from cupola.task_source import find_task
     from cupola.training import start
 
@@ -30,7 +29,7 @@ def run(args: Sequence[str]) -> None:
     limits, threads = parse_limits(asked.limit), asked.options.engine_threads
     factory = find_task(asked.task, gym=asked.gym, limits=limits, threads=threads)
     config = run_config(asked.algo, factory.spec, limits, settings)
-    console = Console()
+    console = Terminal()
     warm_up_cache()
     with ProgressDisplay(console, config.options.iterations) as progress:
         run = start(config, factory, asked.out, progress)
@@ -116,19 +115,24 @@ def parse_limits(texts: Sequence[str]) -> float | dict[str, float] | None:
     return named
 
 
-def conclude(console: Console, run: Run) -> None:
+def conclude(console: Terminal, run: Run) -> None:
     """The closing table and the next commands; exit code 130 where the run was stopped."""
-    from cupola.display import summary
+    from cupola.gym.consent import effects_of_sinks
     from cupola.runs.directory import RunDirectory
+    from cupola.task_source import effects_of_run
 
     if run.metrics:
         timings = RunDirectory.open(run.path).timings()
         console.print(summary(run.metrics, timings, run.finished))
+    effects = effects_of_run(run.config)
     if not run.finished:
-        console.print(f"stopped; continue with: {program()} resume {run.path}", soft_wrap=True)
+        trust = " --trust" if effects or effects_of_sinks(run.config.options.sinks) else ""
+        next_command = f"{program()} resume {run.path}{trust}"
+        console.print(f"stopped; continue with: {next_command}", soft_wrap=True)
         sys.exit(130)
     console.print("next:")
-    console.print(f"  {program()} eval {run.path} --episodes 20", soft_wrap=True)
+    trust = " --trust" if effects else ""
+    console.print(f"  {program()} eval {run.path}{trust} --episodes 20", soft_wrap=True)
     if "tensorboard" in run.config.options.sinks:
         look = f"tensorboard --logdir {run.path}  (pip install tensorboard)"
         console.print(f"  {look}", soft_wrap=True)

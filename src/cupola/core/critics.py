@@ -56,8 +56,8 @@ def loss(
 
 
 def empty_memory(batches: int, samples: int, obs: int, targets: int) -> CriticMemory:
-    """A memory of that many batches, without samples yet. float16 is exact enough for normalised
-    observations, and halves what a checkpoint holds."""
+    """A memory of that many batches, without samples yet, and of ``samples`` of each. float16 is
+    exact enough for normalised observations, and halves what a checkpoint holds."""
     return CriticMemory(
         jnp.zeros((batches, samples, obs), jnp.float16),
         jnp.zeros((batches, samples, targets)),
@@ -66,7 +66,7 @@ def empty_memory(batches: int, samples: int, obs: int, targets: int) -> CriticMe
 
 
 def remember(memory: CriticMemory, obs: jax.Array, targets: jax.Array) -> CriticMemory:
-    """The memory with ``obs`` [B, O] and ``targets`` [B, 1 + K], and without its oldest batch."""
+    """The memory with ``obs`` [S, O] and ``targets`` [S, 1 + K], and without its oldest batch."""
     return CriticMemory(
         jnp.concatenate([memory.obs[1:], obs[None].astype(jnp.float16)]),
         jnp.concatenate([memory.targets[1:], targets[None]]),
@@ -75,11 +75,16 @@ def remember(memory: CriticMemory, obs: jax.Array, targets: jax.Array) -> Critic
 
 
 def recall(memory: CriticMemory) -> tuple[jax.Array, jax.Array]:
-    """Observations [M B, O] and targets [M B, 1 + K], the newest last."""
+    """Observations [M S, O] and targets [M S, 1 + K], the newest last."""
     batches, samples = memory.targets.shape[:2]
     flat = (leaf.reshape(batches * samples, -1) for leaf in (memory.obs, memory.targets))
     obs, targets = flat
     return obs.astype(targets.dtype), targets
+
+
+def known(memory: CriticMemory) -> int:
+    """How many samples it holds, at the end of what `recall` gives."""
+    return int(memory.filled) * memory.obs.shape[1]
 
 
 class Background(Generic[Result]):

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 
 class Moments(NamedTuple):
@@ -39,6 +40,18 @@ def shift_and_scale(moments: Moments) -> tuple[jax.Array, jax.Array]:
     """Mean [O] and inverse standard deviation [O]; 0 and 1 before any data."""
     variance = jnp.where(moments.total > 0, moments.squares / jnp.maximum(moments.total, 1.0), 1.0)
     return moments.mean, 1 / jnp.sqrt(variance + 1e-8)
+
+
+def drowned(moments: Moments, obs: np.ndarray) -> np.ndarray:
+    """Which columns [O] of observations [..., O] can no longer be told apart.
+
+    Values far beyond a million came before, and beside their deviation all that is in ``obs`` now
+    looks the same.
+    """
+    scale = np.asarray(shift_and_scale(moments)[1])
+    rows = obs.reshape(-1, obs.shape[-1])
+    spread = rows.max(axis=0) - rows.min(axis=0)
+    return (scale < 1e-6) & (spread > 0) & (spread * scale < 1e-6)
 
 
 def normalise(moments: Moments, obs: jax.Array, clip: float) -> jax.Array:

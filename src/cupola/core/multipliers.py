@@ -30,6 +30,9 @@ class MultiplierRule(NamedTuple):
     """The memory of a rule that begins at nu [K]."""
     update: Callable[[jax.Array, State, jax.Array, jax.Array], tuple[jax.Array, State]]
     """New nu [K] and memory, of nu, memory, cost returns [K] and limits [K]."""
+    settle: Callable[[State, State, jax.Array], State] = lambda before, after, cut_short: after
+    """The memory to keep, of those before and after `update`, once it is known whether the step
+    that the multipliers asked for was cut short by its trust region."""
 
 
 def integral(optimiser: optax.GradientTransformation, nu_max: float) -> MultiplierRule:
@@ -67,7 +70,8 @@ def pid(
         C_k = a C_{k-1} + (1 - a) J_k                the smoothed cost return
         D_k = max(0, C_k - C_{k-delay})              its derivative; a fall does not count
 
-    The averages begin at the first value that is measured. I begins at the initial nu.
+    The averages begin at the first value that is measured. I begins at the initial nu. It does not
+    rise where the step was cut short by its trust region: a larger nu would only turn that step.
     """
 
     def init(nu: jax.Array) -> PidState:
@@ -97,7 +101,11 @@ def pid(
         kept = jax.tree.map(lambda after, before: jnp.where(measured, after, before), new, state)
         return jnp.where(measured, moved, nu), kept
 
-    return MultiplierRule(init, update)
+    def settle(before: PidState, after: PidState, cut_short: jax.Array) -> PidState:
+        held = jnp.minimum(before.integral, after.integral)
+        return after._replace(integral=jnp.where(cut_short, held, after.integral))
+
+    return MultiplierRule(init, update, settle)
 
 
 MARGIN_RATE = 0.05

@@ -38,8 +38,7 @@ def predict_change(
     residuals = jnp.where(by_time, deltas, signals(rollout)).reshape(advantages.shape)
 
     first = (samples.times[:, None] == 0).astype(advantages.dtype)
-    values = samples.targets - advantages
-    start = jnp.sum(first * values, axis=0) / jnp.maximum(jnp.sum(first), 1.0)
+    start = jnp.sum(first * samples.values, axis=0) / jnp.maximum(jnp.sum(first), 1.0)
     return Prediction(
         change=jnp.mean(weights * change, axis=0),
         residual=jnp.mean(weights * residuals, axis=0),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 
@@ -18,16 +20,18 @@ def build_samples(
     *,
     gamma: float,
     lam: float | jax.Array,
+    lam_critic: float = 0.0,
     time_limit: TimeLimit,
     endless: tuple[bool, ...] = (),
     saturation: tuple[float, ...] = (),
 ) -> Samples:
-    """Advantages and value targets (A + V) of a rollout, flattened over time and environments.
+    """Advantages A and value targets V + A of a rollout, flattened over time and environments.
 
     The reward's advantages are standardised, the costs' are left as they are. For a cost that is
     ``endless`` a termination counts as a time limit, so that what would have come after it is not
     saved; () says that no cost is. ``lam`` is one number, or one for the reward and each cost,
-    [1 + K]. With a ``saturation`` [A], actions beyond it are cut and marked in `Samples.side`.
+    [1 + K]; the A of the targets has ``lam_critic`` unless it is 0. With a ``saturation`` [A],
+    actions beyond it are cut and marked in `Samples.side`.
     """
     terminated, truncated = jnp.asarray(rollout.terminated), jnp.asarray(rollout.truncated)
     if any(endless):
@@ -35,16 +39,18 @@ def build_samples(
         terminated = terminated[..., None] & ~jnp.array((False, *endless))
     values = nets.apply_critics(critics, rollout.obs)
     next_values = nets.apply_critics(critics, rollout.next_obs)
-    advantages = gae(
+    estimate = partial(
+        gae,
         signals(rollout),
         values,
         next_values,
         terminated,
         truncated,
         gamma=gamma,
-        lam=lam,
         time_limit=time_limit,
     )
+    advantages = estimate(lam=lam)
+    surprises = estimate(lam=lam_critic) if lam_critic else advantages
     mean, log_std = nets.apply_policy(policy, jnp.asarray(rollout.obs))
     actions, side = jnp.asarray(rollout.actions), None
     if saturation:
@@ -60,7 +66,8 @@ def build_samples(
         advantages=advantages,
         adv_r=advantages[..., 0],
         adv_c=advantages[..., 1:],
-        targets=advantages + values,
+        values=values,
+        targets=surprises + values,
         times=jnp.asarray(rollout.times),
         side=side,
     )

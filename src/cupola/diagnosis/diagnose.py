@@ -34,20 +34,21 @@ def diagnose(
     task: TaskFactory | None = None,
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
+    trust: bool = False,
 ) -> Diagnosis:
     """Measure a run at its newest checkpoint, or at the checkpoint whose file ``path`` is.
 
     The policy stands still. ``batches`` is the number of independent batches that are compared,
     and of updates that are tried; ``episodes`` is how many the old and the new policies play.
     ``settings`` are fields of the algorithm's config to be tried instead of the run's own. Nothing
-    is written. ``task``, ``env`` and ``cost`` as in `cupola.resume`.
+    is written. ``task``, ``env``, ``cost`` and ``trust`` as in `cupola.resume`.
     """
     for name, value in (("batches", batches), ("episodes", episodes)):
         if value < 2:
             raise CupolaError(f"{name} must be at least 2, not {value}.")
     if seed < 0:
         raise CupolaError(f"seed must not be negative, not {seed}.")
-    subject = Subject(Path(path), seed, settings, task=task, env=env, cost=cost)
+    subject = Subject(Path(path), seed, settings, task=task, env=env, cost=cost, trust=trust)
     try:
         drawn = draw(subject, batches, tell)
         slopes = gradients(subject, drawn, tell)

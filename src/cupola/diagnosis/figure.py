@@ -20,6 +20,15 @@ LOWEST = -0.5
 
 def draw_diagnosis(found: Diagnosis) -> bytes:
     """Critics, gradients, changes, and the KL of an update."""
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # it reads settings, LaTeX among them, from the working directory
+        matplotlib.rcParams["text.parse_math"] = False  # names stay as they are
+        return draw(found)
+
+
+def draw(found: Diagnosis) -> bytes:
     from matplotlib.figure import Figure
 
     figure: Any = Figure(figsize=(11, 7.4), layout="constrained")

@@ -59,16 +59,16 @@ class Subject:
         task: TaskFactory | None = None,
         env: EnvMaker | None = None,
         cost: CostFunction | None = None,
+        trust: bool = False,
     ) -> None:
-        run, iteration, arrays = open_checkpoint(path)
-        config = RunConfig.from_json(run.config())
+        run, (iteration, arrays, _) = open_checkpoint(path)
+        config = RunConfig.of(run)
         # The checkpoint replaces all that another run would give, which may be gone by now.
         options = dataclasses.replace(config.options, start_from="")
         algorithm = build(type(config.algorithm), vars(config.algorithm) | dict(settings or {}))
         config = dataclasses.replace(config, options=options, algorithm=algorithm)
-        self.factory = task_of(
-            config, task=task, env=env, cost=cost, threads=options.engine_threads
-        )
+        threads = options.engine_threads
+        self.factory = task_of(config, task=task, env=env, cost=cost, threads=threads, trust=trust)
         self.trainer = trainer = Trainer(config, self.factory)
         self.seed, self.run_config = seed, config
         # A finished run has no next iteration: then as in the last one, in which rates are not 0.

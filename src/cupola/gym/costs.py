@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import math
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -104,10 +105,15 @@ def name_of(function: Any) -> str:
     return str(name)
 
 
-def reach_working_directory() -> None:
-    """Let modules of the working directory be imported, as `python -m` does."""
+def is_own(module: str) -> bool:
+    """Whether a module is one of gymnasium or cupola."""
+    return re.fullmatch(r"(gymnasium|cupola)(\.\w+)*", module) is not None
+
+
+def reach(module: str) -> None:
+    """Let a module of others be imported from the working directory, as `python -m` does."""
     here = str(Path.cwd())
-    if here not in sys.path:
+    if here not in sys.path and not is_own(module):
         sys.path.append(here)
 
 
@@ -119,7 +125,7 @@ def load(name: str) -> Any:
             f"{name!r} is not a name to import: write package.module:function, for a module that"
             " is installed or lies in the working directory."
         )
-    reach_working_directory()
+    reach(module_name)
     try:
         found: Any = importlib.import_module(module_name)
         for part in attribute.split("."):

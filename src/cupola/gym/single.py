@@ -11,9 +11,10 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
+from cupola.errors import CupolaError
 from cupola.gym import costs, restoring, spaces
 from cupola.gym.costs import CostFunction
-from cupola.gym.failures import blamed, blaming
+from cupola.gym.failures import EnvironmentFailedError, blamed, blaming
 from cupola.tasks.base import State
 
 _PEELED = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
@@ -54,6 +55,7 @@ class SingleEnv:
             self.env = peeled(env)
             self._flatten = spaces.flattener(self.env.observation_space, self._name)
         self._obs: Any = None
+        self._flat = np.zeros(0)
         self._steps = 0
 
     def reset(self, seed: int) -> np.ndarray:
@@ -63,7 +65,7 @@ class SingleEnv:
             if not isinstance(answer, tuple) or len(answer) != 2:
                 raise TypeError("reset must return (obs, info)")
             flat = self._flatten(answer[0])
-        self._obs, self._steps = answer[0], 0
+        self._obs, self._flat, self._steps = answer[0], flat, 0
         return flat
 
     def step(self, action: np.ndarray, due: bool, seed: int) -> Outcome:
@@ -88,16 +90,29 @@ class SingleEnv:
             reward = float(np.asarray(reward).item())
             terminated, truncated = bool(terminated), bool(truncated)
         except Exception as error:
+            self._blame_observation()
             raise blamed(error, self._name, self._moment()) from error
-        self._obs = obs
-        if self._cost is not None:
-            known = (before, action, reward, obs, terminated, truncated, info)
-            found = self._cost_of(dict(zip(costs.ARGUMENTS, known, strict=True)))
-        elif len(answer) == 6:
-            found = costs.named(cost, f"the cost in a step of {self._name}")
-        else:
-            found = costs.in_info(info, self._name)
+        self._obs, self._flat = obs, flat
+        try:
+            if self._cost is not None:
+                known = (before, action, reward, obs, terminated, truncated, info)
+                found = self._cost_of(dict(zip(costs.ARGUMENTS, known, strict=True)))
+            elif len(answer) == 6:
+                found = costs.named(cost, f"the cost in a step of {self._name}")
+            else:
+                found = costs.in_info(info, self._name)
+        except CupolaError:
+            self._blame_observation()
+            raise
         return flat, reward, found, terminated, truncated
+
+    def _blame_observation(self) -> None:
+        """Raise where the cause of a failure is that the last observation is not finite."""
+        if not np.isfinite(self._flat).all():
+            raise EnvironmentFailedError(
+                f"an observation of {self._name} is not finite, {self._moment()}: fix the"
+                " environment."
+            )
 
     def _cost_of(self, known: dict[str, Any]) -> dict[str, float]:
         """What the cost function says of a step."""

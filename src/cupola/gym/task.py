@@ -191,7 +191,9 @@ def maker(task: str) -> Callable[[], Any]:
     """How to make the environment that a name stands for."""
     kind, _, name = task.partition(":")
     if kind == "gym":
-        costs.reach_working_directory()
+        module, colon, _ = name.rpartition(":")
+        if colon:
+            costs.reach(module)
         return lambda: gymnasium.make(name, disable_env_checker=True)
     if ":" not in name:
         raise CupolaError(

@@ -19,6 +19,8 @@ import cloudpickle
 from cupola.errors import CupolaError
 from cupola.gym.failures import EnvironmentFailedError, blaming
 from cupola.gym.single import EnvGroup, EnvRecipe
+from cupola.output import forgiving_output
+from cupola.signals import REQUESTS
 
 
 class InProcess:
@@ -52,10 +54,12 @@ class Worker:
         ours, theirs = socket.socketpair()
         program = "from cupola.gym.workers import serve; serve()"
         self._process = subprocess.Popen(
-            [sys.executable, "-c", program, str(theirs.fileno())],
+            [sys.executable, "-P", "-c", program, str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             stdin=subprocess.DEVNULL,
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            start_new_session=True,  # Ctrl-C and a closed terminal are for the main process
+            # The path of this process, no more: without -P the working directory would go first.
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
         )
         theirs.close()
         self._line = Connection(ours.detach())
@@ -94,7 +98,13 @@ class Worker:
 
 def serve() -> None:
     """The life of a worker: it ends when the main process hangs up."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process to handle
+    for number in REQUESTS:
+        signal.signal(number, signal.SIG_IGN)
+    with forgiving_output():
+        _serve()
+
+
+def _serve() -> None:
     line = Connection(int(sys.argv[1]))
     group: EnvGroup | None = None
     order: bytes | None = None

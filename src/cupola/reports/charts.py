@@ -2,58 +2,78 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cupola.output import visible
 from cupola.reports import panels
 from cupola.reports.panels import Curve, Plane, Sensitivity, style
 from cupola.reports.results import Results
+from cupola.runs.files import Folder
 from cupola.sweeps.cells import slug
 
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
 FORMATS = ("png", "svg")
 WIDTH, HEIGHT, DPI = 4.0, 3.0, 110
+LONGEST_NAME, LONGEST_TEXT = 100, 200
+"""Of a figure's file, and in a figure: names of tasks and fields know no bound."""
 
 
-def write_figures(results: Results, folder: Path, points: int) -> list[Path]:
+def write_figures(results: Results, folder: Folder, points: int) -> list[Path]:
     """The curves of each task, the planes, and one figure per varied field; as PNG and SVG."""
     import matplotlib
 
     matplotlib.use("Agg")
+    matplotlib.rcdefaults()  # it reads settings, LaTeX among them, from the working directory
     # Text stays text, also with dollar signs in it, and equal figures are equal files.
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cupola"})
     matplotlib.rcParams.update({"text.parse_math": False, "font.size": 9})
-    written = []
+    written: list[Path] = []
     curves = panels.curves(results, points)
     for task in results.tasks:
         mine = [curve for curve in curves if curve.task == task]
         if mine:
-            written += save(draw_curves(results, mine), folder, f"curves-{task}")
+            written += save(draw_curves(results, mine), folder, f"curves-{task}", written)
     planes = panels.planes(results)
     if planes:
-        written += save(draw_planes(results, planes), folder, "return-cost")
+        written += save(draw_planes(results, planes), folder, "return-cost", written)
     sensitivities = panels.sensitivities(results)
     for field in results.varied:
         chosen = [panel for panel in sensitivities if panel.field == field]
         if chosen:
-            written += save(draw_sensitivities(chosen), folder, f"sensitivity-{field}")
+            written += save(draw_sensitivities(chosen), folder, f"sensitivity-{field}", written)
     return written
 
 
-def save(figure: Any, folder: Path, name: str) -> list[Path]:
+def save(figure: Any, folder: Folder, name: str, others: list[Path]) -> list[Path]:
+    """As PNG and SVG, under a name that none of the ``others`` has."""
     from matplotlib import pyplot
+    from matplotlib.text import Text
 
-    paths = [folder / f"{slug(name)}.{kind}" for kind in FORMATS]
+    stem = slug(name)[:LONGEST_NAME]
+    while any(other.stem == stem for other in others):
+        stem += "_"
+    for text in figure.findobj(Text):
+        text.set_text(caption(text.get_text()))
     # The layout takes longer than the drawing: once for both.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
-    for path in paths:
-        date = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, dpi=DPI, metadata=date)
+    names = [f"{stem}.{kind}" for kind in FORMATS]
+    for file, kind in zip(names, FORMATS, strict=True):
+        picture = io.BytesIO()
+        date = {"Date": None} if kind == "svg" else {}
+        figure.savefig(picture, format=kind, dpi=DPI, metadata=date)
+        folder.write(file, picture.getvalue())
     pyplot.close(figure)
-    return paths
+    return [folder.path / file for file in names]
+
+
+def caption(text: str) -> str:
+    """SVG cannot hold control characters, and a long text leaves no room for the chart."""
+    return visible(text)[:LONGEST_TEXT]
 
 
 def layout(count: int, columns: int) -> tuple[Any, list[Any]]:
@@ -160,7 +180,7 @@ def draw_sensitivities(panels: list[Sensitivity]) -> Any:
             if limits:
                 axis.plot(*zip(*limits, strict=True), color="#333333", ls=(0, (4, 3)), lw=1)
         if panel.ticks:
-            axis.set_xticks(range(len(panel.ticks)), panel.ticks)
+            axis.set_xticks(range(len(panel.ticks)), list(map(caption, panel.ticks)))
         axis.set(title=panel.task, xlabel=panel.field, ylabel=panel.quantity.label)
     legend(figure, axes)
     return figure

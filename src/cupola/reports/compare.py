@@ -13,22 +13,32 @@ from rich.table import Table
 from cupola.display import number, three_digits
 from cupola.errors import CupolaError
 from cupola.reports.panels import thin
-from cupola.reports.results import RunResult, load_runs
+from cupola.reports.results import LeftOut, RunResult, load_runs
 from cupola.runs.directory import RunDirectory
 
 BARS, PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
 WIDTH = 20
 
 
-def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
-    """A table of the runs, and the settings in which they differ."""
+def load(paths: Sequence[Path]) -> tuple[list[RunResult], list[LeftOut]]:
+    """The runs that can be compared, and those that are left out; an error if all are."""
     for path in paths:
-        RunDirectory.open(path)
-    runs = load_runs(paths)
-    for run in runs:
+        RunDirectory.open(path)  # the user named it: if it is no run, that is a mistake
+    found, damaged = load_runs(paths)
+    left_out = [*damaged]
+    for run in found:
         if not run.curves:
-            raise CupolaError(f"{run.name} has no iteration yet: continue it with 'cupola resume'.")
-    names = short_names(paths)
+            reason = "it has no iteration yet: continue it with 'cupola resume'."
+            left_out.append(LeftOut(run.name, reason))
+    runs = [run for run in found if run.curves]
+    if not runs:
+        raise CupolaError(str(left_out[0]))
+    return runs, left_out
+
+
+def comparison(runs: list[RunResult], utf8: bool = True) -> list[Table]:
+    """A table of the runs, and the settings in which they differ."""
+    names = short_names([Path(run.name) for run in runs])
     table = Table(
         title="last tenth of each run; costs with their standard deviation over iterations;"
         " curves of one task share a scale"
@@ -36,7 +46,7 @@ def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
     table.add_column("run", overflow="fold")
     for column in ("iterations", "return", "cost (limit)", "steps/s"):
         table.add_column(column, overflow="fold")
-    bars, pm = (BARS, "±") if utf8 else (PLAIN_BARS, "+-")
+    bars = BARS if utf8 else PLAIN_BARS
     for name, run in zip(names, runs, strict=True):
         same_task = [other for other in runs if other.task == run.task]
         costs = []
@@ -44,7 +54,7 @@ def comparison(paths: Sequence[Path], utf8: bool = True) -> list[Table]:
             held = run.steadiness(cost)
             sign = "<=" if held.mean <= limit else ">" if held.mean > limit else "?"
             called = f"{cost} " if len(run.limits) > 1 else ""
-            around = "" if math.isnan(held.deviation) else f" {pm} {three_digits(held.deviation)}"
+            around = "" if math.isnan(held.deviation) else f" ± {three_digits(held.deviation)}"
             costs.append(f"{called}{number(held.mean)}{around} {sign} {number(limit)}")
             costs.append(curve_shape(run, same_task, f"cost/{cost}", bars))
         done, asked = run.iterations, run.config.get("iterations", 0)

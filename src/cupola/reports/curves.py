@@ -27,6 +27,7 @@ import numpy as np
 
 from cupola.errors import CupolaError, unknown
 from cupola.reports.results import Results, RunResult
+from cupola.runs.files import MAX_CURVES, read_file
 from cupola.sweeps.cells import cell_name
 from cupola.sweeps.directory import State
 
@@ -86,11 +87,11 @@ def read_field(text: str) -> Any:
 def read(path: Path) -> Results:
     """The results in a file of curves, compressed or not; one sentence where it is damaged."""
     try:
-        data = path.read_bytes()
+        data = read_file(path, MAX_CURVES)
         # By its first bytes, not its name: a browser may have unpacked it. A spreadsheet may have
         # put a byte order mark in front.
         packed = data.startswith(b"\x1f\x8b")
-        text = (gzip.decompress(data) if packed else data).decode("utf-8-sig")
+        text = (unpack(data) if packed else data).decode("utf-8-sig")
         runs = decode(io.StringIO(text, newline=""))
     except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as error:
         reason = getattr(error, "strerror", None) or " ".join(str(error).split())
@@ -98,6 +99,15 @@ def read(path: Path) -> Results:
     except CupolaError as error:
         raise CupolaError(f"{path}: {error}") from None
     return Results(title(path.resolve()), runs)
+
+
+def unpack(data: bytes) -> bytes:
+    """What was compressed, up to a bound: a small file can hold very much."""
+    with gzip.open(io.BytesIO(data)) as file:
+        text = file.read(MAX_CURVES + 1)
+    if len(text) > MAX_CURVES:
+        raise CupolaError(f"it is too large: more than {MAX_CURVES} bytes.")
+    return text
 
 
 def title(path: Path) -> str:

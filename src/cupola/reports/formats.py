@@ -55,7 +55,7 @@ def to_csv(table: Table) -> str:
         for i in range(len(table.columns))
     ]
     header: list[str] = []
-    for name, is_wide in zip(table.columns, wide, strict=True):
+    for name, is_wide in zip(map(csv_cell, table.columns), wide, strict=True):
         header += [name, f"{name} low", f"{name} high"] if is_wide else [name]
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
@@ -64,18 +64,31 @@ def to_csv(table: Table) -> str:
         line: list[str] = []
         for entry, is_wide in zip(row, wide, strict=True):
             parts = entry.value if isinstance(entry.value, Estimate) else (entry.value,)
-            shown = ["" if p != p or p == "-" else str(p) for p in parts]
+            shown = ["" if p != p or p == "-" else csv_cell(p) for p in parts]
             line += shown + [""] * (3 - len(shown)) if is_wide else shown
         writer.writerow(line)
     return out.getvalue()
 
 
+def csv_cell(value: str | float) -> str:
+    """A spreadsheet would run a text that begins like a formula: it gets an apostrophe."""
+    text = str(value)
+    return f"'{text}" if isinstance(value, str) and re.match(r"[=+\-@\t\r]", text) else text
+
+
+def markdown_escape(words: str) -> str:
+    """On one line, and neither a column, nor a link, nor HTML."""
+    escapes = {"|": "\\|", "](": "]\\(", "<": "&lt;"}
+    pattern = r"\||\]\(|<(?=[A-Za-z/!?])"
+    return re.sub(pattern, lambda found: escapes[found[0]], " ".join(words.splitlines()))
+
+
 def to_markdown(table: Table) -> str:
     def shown(entry: Entry) -> str:
-        words = format_entry(entry).replace("|", "\\|")
+        words = markdown_escape(format_entry(entry))
         return f"**{words}**" if entry.bold else words
 
-    lines = [f"## {table.title}", "", f"| {' | '.join(table.columns)} |"]
+    lines = [f"## {table.title}", "", f"| {' | '.join(map(markdown_escape, table.columns))} |"]
     lines.append("|" + "---|" * len(table.columns))
     lines += [f"| {' | '.join(shown(entry) for entry in row)} |" for row in table.rows]
     return "\n".join([*lines, "", table.note, ""])
@@ -94,7 +107,8 @@ _LATEX = {
 
 
 def latex_escape(words: str) -> str:
-    return re.sub(r"<=|.", lambda found: _LATEX.get(found[0], found[0]), words)
+    line = " ".join(words.splitlines())
+    return re.sub(r"<=|.", lambda found: _LATEX.get(found[0], found[0]), line)
 
 
 def to_latex(table: Table) -> str:

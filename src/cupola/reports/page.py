@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import math
@@ -19,7 +21,7 @@ from cupola.reports.charts import write_figures
 from cupola.reports.formats import Table
 from cupola.reports.panels import Curve, Plane, Sensitivity
 from cupola.reports.results import Results, RunResult
-from cupola.runs.checkpoints import write_atomically
+from cupola.runs.files import Folder
 from cupola.sweeps.directory import writing
 
 PALETTE_SIZE = 32
@@ -27,26 +29,25 @@ PALETTE_SIZE = 32
 
 def write_report(results: Results, page: Path) -> Path:
     """Write the page, and the folder of figures, tables and curves beside it; return the folder."""
-    folder = page.with_suffix("")
+    folder = Folder(page.parent, page.stem)
     if not any(run.curves for run in results.runs):
-        reasons = [f"; {run.name}: {run.reason}" for run in results.runs if run.reason]
+        known = [f"{run.name}: {run.reason}" for run in results.runs if run.reason]
+        reasons = [f"; {one}" for one in (*map(str, results.left_out), *known)]
         raise CupolaError(
-            f"there is nothing to report yet: no run has an iteration{''.join(reasons[:1])}"
+            f"there is nothing to report yet: no run has an iteration{''.join(reasons[:1]) or '.'}"
         )
     points = panels.points_per_run(results)
     found = [table for table in tables.all_tables(results) if table.rows]
     with writing(page.parent):
         for part in ("figures", "tables"):
-            (folder / part).mkdir(parents=True, exist_ok=True)
+            (folder / part).make()
         for table in found:
             for suffix, render in RENDERERS.items():
-                write_atomically(
-                    folder / "tables" / f"{table.key}.{suffix}", render(table).encode()
-                )
-        write_atomically(folder / curves.FILE_NAME, curves.encode(results))
+                (folder / "tables").write(f"{table.key}.{suffix}", render(table).encode())
+        folder.write(curves.FILE_NAME, curves.encode(results))
         write_figures(results, folder / "figures", points)
-        write_atomically(page, make_page(results, found, points).encode())
-    return folder
+        Folder(page.parent).write(page.name, make_page(results, found, points).encode())
+    return folder.path
 
 
 RENDERERS = {"csv": formats.to_csv, "md": formats.to_markdown, "tex": formats.to_latex}
@@ -54,6 +55,7 @@ RENDERERS = {"csv": formats.to_csv, "md": formats.to_markdown, "tex": formats.to
 
 def make_page(results: Results, found: list[Table], points: int) -> str:
     summary, *others = found
+    script = asset("page.js")
     longest = max((run.iterations for run in results.runs), default=0)
     thinned = ""
     if longest > points:
@@ -61,14 +63,16 @@ def make_page(results: Results, found: list[Table], points: int) -> str:
     filled = {
         "title": html.escape(results.title),
         "overview": overview(results),
-        "failures": failures(results.runs),
+        "failures": failures(results),
         "thinned": thinned,
         "summary": formats.to_html(summary),
         "tables": "\n".join(section(table) for table in others),
         "configs": configs(results),
         "data": embed(page_data(results, points)),
         "css": asset("page.css"),
-        "js": asset("page.js"),
+        "js": script,
+        # The browser runs this script and nothing else.
+        "hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     # Split, not replaced one after the other: what is filled in may look like a slot.
     pieces = asset("page.html").split("{{")
@@ -90,16 +94,20 @@ def overview(results: Results) -> str:
     return html.escape(f"{words}, {len(results.tasks)} tasks.")
 
 
-def failures(runs: Iterable[RunResult]) -> str:
-    failed = [run for run in runs if run.state == "failed"]
-    if not failed:
+def failures(results: Results) -> str:
+    failed = [(run.name, run.reason) for run in results.runs if run.state == "failed"]
+    return listed("Failed", failed) + listed("Left out", results.left_out)
+
+
+def listed(title: str, runs: Iterable[tuple[str, str]]) -> str:
+    """Names and reasons; nothing where there are none."""
+    items = [
+        f"<li><b>{html.escape(name)}</b>{html.escape(f': {reason}' if reason else '')}</li>"
+        for name, reason in runs
+    ]
+    if not items:
         return ""
-    reasons = (f": {run.reason}" if run.reason else "" for run in failed)
-    items = (
-        f"<li><b>{html.escape(run.name)}</b>{html.escape(reason)}</li>"
-        for run, reason in zip(failed, reasons, strict=True)
-    )
-    return f'<div class="failures"><p>Failed:</p><ul>{"".join(items)}</ul></div>'
+    return f'<div class="failures"><p>{title}:</p><ul>{"".join(items)}</ul></div>'
 
 
 def section(table: Table) -> str:

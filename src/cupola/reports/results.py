@@ -7,17 +7,19 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from cupola import steadiness
 from cupola.errors import CupolaError
 from cupola.reports import statistics
+from cupola.runs import schema
 from cupola.runs.directory import RunDirectory, column, reaching
+from cupola.runs.files import Folder
 from cupola.steadiness import Steadiness
-from cupola.sweeps.cells import text_of
-from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory, read_json
+from cupola.sweeps.cells import Cell, text_of
+from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory
 
 Curves = dict[str, np.ndarray]
 
@@ -105,7 +107,17 @@ class RunResult:
         """Mean return or cost of the evaluation with `sampled` or `deterministic` actions."""
         found = self.result.get(kind, {})
         part = found.get("return") if cost is None else found.get("costs", {}).get(cost)
-        return part["mean"] if part else math.nan
+        return math.nan if part is None or part["mean"] is None else part["mean"]
+
+
+class LeftOut(NamedTuple):
+    """A run that is not among the results, and why not."""
+
+    name: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.name} is left out: {self.reason}"
 
 
 @dataclass(frozen=True)
@@ -114,6 +126,7 @@ class Results:
 
     title: str
     runs: list[RunResult]
+    left_out: tuple[LeftOut, ...] = ()
 
     @cached_property
     def tasks(self) -> list[str]:
@@ -150,43 +163,61 @@ def load(path: Path) -> Results:
     with reaching(path):
         if not path.is_dir():
             raise CupolaError(f"there is no directory or file {path}.")
-        if (path / "sweep.json").is_file():
+        if Folder(path).has("sweep.json"):
             return load_sweep(SweepDirectory.open(path))
-        found = sorted(file.parent for file in path.rglob("config.json") if is_run(file))
+        found = sorted(file.parent for file in path.rglob("config.json") if is_run(file.parent))
     if not found:
         raise CupolaError(f"{path} holds neither a sweep nor runs.")
-    return Results(path.resolve().name, load_runs(found))
+    return Results(path.resolve().name, *load_runs(found))
 
 
-def is_run(config: Path) -> bool:
-    record = read_json(config)
-    return record is not None and {"algo", "task", "limits", "algorithm"} <= set(record)
+def is_run(path: Path) -> bool:
+    """Whether a directory with a config.json is a run, be it a damaged one."""
+    folder = Folder(path)
+    if folder.has("metrics.jsonl") or folder.has("checkpoints"):
+        return True
+    try:
+        return schema.read_record(folder, "config.json", schema.CONFIG) is not None
+    except CupolaError:  # of some other program
+        return False
 
 
 def load_sweep(sweep: SweepDirectory) -> Results:
-    runs = []
+    runs, left_out = [], []
     for name, cell in sweep.cells.items():
-        status, path = sweep.status(name), sweep.run_path(name)
-        known: dict[str, Any] = {}
-        if (path / "config.json").is_file():
-            known = read_run(path)
-        runs.append(
-            RunResult(
-                name, cell.label, cell.task, cell.seed, cell.point, status.state, status.reason,
-                **known, result=sweep.result(name) or {},
-            )
-        )  # fmt: skip
-    return Results(sweep.experiment.name, runs)
+        try:
+            runs.append(load_cell(sweep, cell))
+        except CupolaError as error:
+            left_out.append(LeftOut(name, str(error)))
+    return Results(sweep.experiment.name, runs, tuple(left_out))
 
 
-def load_runs(paths: Iterable[Path]) -> list[RunResult]:
-    """Single runs, told apart by the fields in which those of one algorithm and task differ."""
-    paths = list(paths)
-    known = [read_run(path) for path in paths]
+def load_cell(sweep: SweepDirectory, cell: Cell) -> RunResult:
+    known = read_run(sweep.run_path(cell.name)) if sweep.has_begun(cell.name) else {}
+    result, status = sweep.result(cell.name) or {}, sweep.status(cell.name)
+    return RunResult(
+        cell.name, cell.label, cell.task, cell.seed, cell.point, status.state, status.reason,
+        **known, result=result,
+    )  # fmt: skip
+
+
+def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ...]]:
+    """Single runs, told apart by the fields in which those of one algorithm and task differ.
+
+    Those that cannot be read are left out.
+    """
+    known: list[tuple[Path, dict[str, Any]]] = []
+    left_out = []
+    for path in paths:
+        try:
+            result = schema.read_record(Folder(path), "result.json", schema.RESULT)
+            known.append((path, {**read_run(path), "result": result or {}}))
+        except CupolaError as error:
+            left_out.append(LeftOut(str(path), str(error)))
     runs = []
-    for path, part in zip(paths, known, strict=True):
+    for path, part in known:
         config = part["config"]
-        peers = [o["config"] for o in known if same_problem(o["config"], config)]
+        peers = [o["config"] for _, o in known if same_problem(o["config"], config)]
         complete = len(part["curves"].get("steps", ())) == config.get("iterations")
         mine, theirs = settings(config), [settings(other) for other in peers]
         runs.append(
@@ -199,10 +230,9 @@ def load_runs(paths: Iterable[Path]) -> list[RunResult]:
                 state="finished" if complete else "interrupted",
                 reason="",
                 **part,
-                result=read_json(path / "result.json") or {},
             )
         )
-    return runs
+    return runs, tuple(left_out)
 
 
 def same_problem(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -222,14 +252,16 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
 def read_run(path: Path) -> dict[str, Any]:
     """Config, limits, curves and timings of a run directory: fields of `RunResult`."""
     run = RunDirectory.open(path)
-    metrics, timings = run.metrics(), run.timings()
-    config = run.config()
+    config, metrics, timings = run.config(), run.metrics(), run.timings()
     keys = list(metrics[-1]) if metrics else []
+    for cost in config["limits"]:
+        if keys and f"cost/{cost}" not in keys:
+            raise CupolaError(f"{path} limits the cost {cost!r}, of which its metrics are silent.")
     curves = {key: column(metrics, key) for key in keys}
     seconds = [(t["rollout_seconds"], t["update_seconds"]) for t in timings]
     return {
         "config": config,
-        "limits": config.get("limits", {}),
+        "limits": config["limits"],
         "curves": curves,
         "seconds": np.array(seconds, float).reshape(len(seconds), 2),
     }

@@ -5,23 +5,31 @@ Nothing in them can run code: a file is a JSON header and raw arrays (docs/decis
 
 from __future__ import annotations
 
-import errno
 import hashlib
-import io
 import json
-import os
-from pathlib import Path
-from typing import Any
+import re
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
+from safetensors.numpy import load as deserialise
 from safetensors.numpy import save as serialise
 
 from cupola.errors import CupolaError
+from cupola.runs import schema
+from cupola.runs.files import MAX_CHECKPOINT, Folder
 
 Arrays = dict[str, np.ndarray]
 SUFFIX = ".safetensors"
+_HEADER = schema.Table({"__metadata__": schema.Table({"cupola": schema.Text()})})
+
+
+class Checkpoint(NamedTuple):
+    iteration: int
+    arrays: Arrays
+    metrics: str = ""
+    """Check value of the metrics up to this iteration."""
 
 
 def flatten(prefix: str, tree: Any) -> Arrays:
@@ -36,95 +44,103 @@ def unflatten(prefix: str, arrays: Arrays, like: Any) -> Any:
     found = []
     for path, leaf in leaves:
         name = prefix + jax.tree_util.keystr(path)
-        if name not in arrays:
-            raise CupolaError(f"the checkpoint has no array {name!r}: it is of another algorithm.")
-        if arrays[name].shape != np.shape(leaf):
-            raise CupolaError(
-                f"the checkpoint's array {name!r} has shape {arrays[name].shape},"
-                f" expected {np.shape(leaf)}: it is of another task or network size."
-            )
-        found.append(jax.numpy.asarray(arrays[name], dtype=np.asarray(leaf).dtype))
+        array = array_of(arrays, name, np.shape(leaf), leaf.dtype.kind)
+        found.append(jax.numpy.asarray(array, dtype=leaf.dtype))
     return jax.tree_util.tree_unflatten(tree, found)
 
 
-def path_of(folder: Path, iteration: int) -> Path:
-    return folder / f"{iteration:08d}{SUFFIX}"
+def array_of(arrays: Arrays, name: str, shape: tuple[int | None, ...], kinds: str) -> np.ndarray:
+    """An array of this shape, in which None is any size, and of one of these kinds of numbers."""
+    if name not in arrays:
+        raise CupolaError(f"the checkpoint has no array {name!r}: it is of another algorithm.")
+    array = arrays[name]
+    fits = len(shape) == array.ndim and all(
+        size in (None, found) for size, found in zip(shape, array.shape, strict=True)
+    )
+    if not fits:
+        raise CupolaError(
+            f"the checkpoint's array {name!r} has shape {array.shape}, expected {shape}: it is of"
+            " another task or network size."
+        )
+    if array.dtype.kind not in kinds:
+        raise CupolaError(f"the checkpoint's array {name!r} holds {array.dtype}: it is damaged.")
+    return array
 
 
-def iterations(folder: Path) -> list[int]:
+def name_of(iteration: int) -> str:
+    return f"{iteration:08d}{SUFFIX}"
+
+
+def iterations(folder: Folder) -> list[int]:
     """Iterations that have a checkpoint, oldest first."""
-    return sorted(int(p.stem) for p in folder.glob(f"*{SUFFIX}") if p.stem.isdigit())
+    found = (re.fullmatch(rf"([0-9]{{8,18}}){SUFFIX}", name) for name in folder.names())
+    return sorted(int(match[1]) for match in found if match and name_of(int(match[1])) == match[0])
 
 
-def write(folder: Path, iteration: int, arrays: Arrays, keep: int) -> None:
+def misnamed(folder: Folder) -> list[str]:
+    """Files whose names are numbers, but not as checkpoints have them: somebody renamed them."""
+    names = {name_of(iteration) for iteration in iterations(folder)}
+    return [
+        name
+        for name in folder.names()
+        if name.endswith(SUFFIX) and name.removesuffix(SUFFIX).isdigit() and name not in names
+    ]
+
+
+def write(folder: Folder, checkpoint: Checkpoint, keep: int) -> None:
     """Write a checkpoint whole or not at all, then forget all but the last ``keep``."""
-    arrays = {name: np.array(array, order="C") for name, array in arrays.items()}
-    digest = _digest(iteration, arrays)
-    meta = {"cupola": json.dumps({"iteration": iteration, "sha256": digest})}
-    write_atomically(path_of(folder, iteration), serialise(arrays, metadata=meta))
+    arrays = {name: np.array(array, order="C") for name, array in checkpoint.arrays.items()}
+    digest = _digest(checkpoint._replace(arrays=arrays))
+    about = {"iteration": checkpoint.iteration, "metrics": checkpoint.metrics, "sha256": digest}
+    data = serialise(arrays, metadata={"cupola": json.dumps(about)})
+    folder.write(name_of(checkpoint.iteration), data)
     for old in iterations(folder)[:-keep]:
-        path_of(folder, old).unlink(missing_ok=True)
+        folder.remove(name_of(old))
 
 
-def read(path: Path) -> tuple[int, Arrays]:
-    """The iteration and arrays of a checkpoint; a sentence where it is damaged."""
+def read(folder: Folder, name: str) -> Checkpoint:
+    """A checkpoint; a sentence where it is damaged."""
+    path = folder.path / name
+    data = folder.read(name, MAX_CHECKPOINT)
+    if data is None:
+        raise CupolaError(f"there is no checkpoint {path}.")
     try:
-        with safe_open(path, framework="numpy") as file:
-            meta = json.loads((file.metadata() or {})["cupola"])
-            iteration, digest = int(meta["iteration"]), meta["sha256"]
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    except (SafetensorError, OSError, ValueError, KeyError, TypeError) as error:
-        raise CupolaError(f"{path} is not a readable checkpoint ({error}).") from None
-    if _digest(iteration, arrays) != digest:
+        about = schema.parse(_metadata(data), schema.CHECKPOINT)
+        arrays = {key: array.copy() for key, array in deserialise(data).items()}
+    except (SafetensorError, ValueError, KeyError, TypeError, OverflowError) as error:
+        reason = " ".join(str(error).split())
+        raise CupolaError(f"{path} is not a readable checkpoint ({reason}).") from None
+    found = Checkpoint(about["iteration"], arrays, about["metrics"])
+    if _digest(found) != about["sha256"]:
         raise CupolaError(f"{path} is damaged: its contents do not match their checksum.")
-    return iteration, arrays
+    stem = name.removesuffix(SUFFIX)
+    if stem.isdecimal() and int(stem) != found.iteration:
+        raise CupolaError(f"{path} is of iteration {found.iteration}: it was renamed.")
+    return found
 
 
-def newest(folder: Path) -> tuple[int, Arrays, list[str]]:
-    """The newest readable checkpoint, and a sentence for each newer one that is damaged.
-
-    Without any it is iteration 0 and no arrays: the beginning.
-    """
-    damaged: list[str] = []
+def newest(folder: Folder) -> tuple[Checkpoint | None, list[str]]:
+    """The newest readable checkpoint, and a sentence for each newer one that is damaged."""
+    faults: list[str] = []
     for iteration in reversed(iterations(folder)):
         try:
-            found, arrays = read(path_of(folder, iteration))
+            return read(folder, name_of(iteration)), faults
         except CupolaError as error:
-            damaged.append(str(error))
-            continue
-        return found, arrays, damaged
-    return 0, {}, damaged
+            faults.append(str(error))
+    return None, faults
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Replace a file's contents so that a crash leaves either the old or the new ones."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+def _metadata(data: bytes) -> bytes:
+    """What cupola wrote into the header of a safetensors file."""
+    size = int.from_bytes(data[:8], "little")
+    header = schema.parse(data[8 : 8 + size], _HEADER)
+    return header["__metadata__"]["cupola"].encode()
 
 
-def append(file: io.FileIO, data: bytes) -> None:
-    """Write all of ``data`` to an unbuffered file, or fail."""
-    if file.write(data) != len(data):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _digest(iteration: int, arrays: Arrays) -> str:
-    total = hashlib.sha256(str(iteration).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
+def _digest(checkpoint: Checkpoint) -> str:
+    total = hashlib.sha256(f"{checkpoint.iteration} {checkpoint.metrics}".encode())
+    for name in sorted(checkpoint.arrays):
+        array = checkpoint.arrays[name]
         total.update(f"{name} {array.dtype} {array.shape}".encode())
         total.update(array.tobytes())
     return total.hexdigest()

@@ -4,6 +4,7 @@ config.json       what was asked for, resolved; enough to begin again
 metrics.jsonl     one line per iteration, nothing in it depends on the clock
 timings.jsonl     one line per iteration: seconds of the rollout and the update, steps/s
 checkpoints/      the last few, NNNNNNNN.safetensors
+.lock             held by the process that trains
 
 The sinks (`cupola.runs.sinks`) add files of their own.
 """
@@ -12,67 +13,85 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
 import warnings
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from cupola.errors import CupolaError, in_words
-from cupola.runs import checkpoints
+from cupola.runs import checkpoints, schema
+from cupola.runs.checkpoints import Checkpoint
+from cupola.runs.files import Folder, is_stale
+from cupola.runs.journal import Journal
+from cupola.runs.lock import locked
+from cupola.runs.schema import Record
 
-Record = dict[str, Any]
-
-FORMAT = 3
-"""Of config.json and the names in checkpoints; raised by 1 when old runs can no longer be read."""
+FORMAT = 4
+"""Of config.json, lines and checkpoints; raised by 1 when old runs can no longer be read."""
+CHECKED_SINCE = 4
+"""The first format whose lines have check values."""
+LOCK = ".lock"
+LOCK_SECONDS = 1.0
+"""How long to wait for the lock: what holds it may be dying."""
 
 
 class RunDirectory:
-    """The files of a run. Every failure to write becomes a `CupolaError` that says what to do."""
+    """The files of a run. Every failure to write becomes a `CupolaError` that says what to do.
+
+    Reading needs no lock. Writing begins with `create` or `lock` and ends with `close`.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.checkpoints = path / "checkpoints"
+        self.folder = Folder(path)
+        self.checkpoints = self.folder / "checkpoints"
         self.config_file = path / "config.json"
-        self.metrics_file = path / "metrics.jsonl"
-        self.timings_file = path / "timings.jsonl"
-        self._files: dict[Path, Any] = {}
+        self._metrics = Journal(self.folder, "metrics.jsonl", schema.METRICS)
+        self._timings = Journal(self.folder, "timings.jsonl", schema.TIMINGS, gaps=True)
+        self._lock = ExitStack()
+
+    # --- Opening ---
 
     @classmethod
     def refuse_occupied(cls, path: Path) -> None:
         """Raise unless a new run can live in ``path``."""
         with reaching(path):
-            if cls(path).config_file.exists():
-                raise CupolaError(
-                    f"{path} already holds a run: continue it with 'cupola resume {path}'"
-                    " or choose another directory with --out."
-                )
             if path.exists() and not path.is_dir():
                 raise CupolaError(f"{path} is a file: choose a directory with --out.")
-            # A run that crashed before its config was written leaves nothing of value.
-            found = {file.name for file in path.iterdir()} if path.is_dir() else set()
-            if found - {".config.json.tmp"}:
-                raise CupolaError(
-                    f"{path} is not empty: choose a new or empty directory with --out."
-                )
+            found = set(Folder(path).names()) if path.exists() else set()
+        if "config.json" in found:
+            raise CupolaError(
+                f"{path} already holds a run: continue it with 'cupola resume {path}'"
+                " or choose another directory with --out."
+            )
+        # A run that crashed before its config was written leaves nothing of value.
+        if any(name != LOCK and not is_stale(name) for name in found):
+            raise CupolaError(f"{path} is not empty: choose a new or empty directory with --out.")
 
     @classmethod
     def create(cls, path: Path, config: Record) -> RunDirectory:
+        """A new run, locked."""
+        data = (json.dumps(config, indent=2) + "\n").encode()
+        try:
+            schema.parse(data, schema.CONFIG)
+        except ValueError as error:
+            raise CupolaError(f"this config could not be read again ({error}).") from None
         cls.refuse_occupied(path)
         run, is_new = cls(path), not path.exists()
-        with run.writing():
+        with run.writing(), run._lock:
+            run.folder.make()
+            run.lock()
+            cls.refuse_occupied(path)  # another process may have been faster
             try:
-                path.mkdir(parents=True, exist_ok=True)
-                text = json.dumps(config, indent=2) + "\n"
-                checkpoints.write_atomically(run.config_file, text.encode())
+                run.folder.write("config.json", data)
             except OSError:
                 if is_new:
                     shutil.rmtree(path, ignore_errors=True)
                 raise
+            run._lock = run._lock.pop_all()  # kept, because nothing failed
         return run
 
     @classmethod
@@ -81,7 +100,7 @@ class RunDirectory:
         with reaching(path):
             if not path.exists():
                 raise CupolaError(f"there is no directory {path}.")
-            if not run.config_file.is_file():
+            if not path.is_dir() or not run.folder.has("config.json"):
                 raise CupolaError(f"{path} does not hold a run: it has no config.json.")
         return run
 
@@ -91,8 +110,6 @@ class RunDirectory:
         run = cls.open(path)
         config = run.config()
         found = config.get("format", 1)
-        if not isinstance(found, int):
-            raise CupolaError(f"{run.config_file} is damaged: its format is {found!r}.")
         if found != FORMAT:
             version, age = config.get("cupola", "?"), "a newer" if found > FORMAT else "an older"
             raise CupolaError(
@@ -101,40 +118,115 @@ class RunDirectory:
             )
         return run
 
+    # --- Reading ---
+
     def config(self) -> Record:
-        try:
-            config = json.loads(self.config_file.read_text())
-            if not isinstance(config, dict):
-                raise ValueError("not an object")
-        except (OSError, ValueError) as error:
-            raise CupolaError(f"{self.config_file} cannot be read ({error}).") from None
-        return config
+        record = schema.read_record(self.folder, "config.json", schema.CONFIG)
+        if record is None:
+            raise CupolaError(f"{self.path} does not hold a run: it has no config.json.")
+        return record
 
     def metrics(self) -> list[Record]:
-        return _read_lines(self.metrics_file)
+        """All lines; a sentence where one is damaged or missing."""
+        saved = checkpoints.iterations(self.checkpoints)  # first: the run may be going on
+        checked = self._is_checked()
+        records = self._metrics.records(checked)
+        if checked and saved and saved[-1] > len(records):
+            raise CupolaError(
+                f"{self._metrics.path} ends at iteration {len(records)}, but there is a checkpoint"
+                f" of iteration {saved[-1]}: lines are missing."
+            )
+        return records
 
     def timings(self) -> list[Record]:
-        return _read_lines(self.timings_file)
+        return self._timings.records(self._is_checked())
 
-    def newest_checkpoint(self, without: str = "") -> tuple[int, checkpoints.Arrays]:
-        """The newest readable checkpoint, with a warning for each newer one that is damaged.
+    def latest(self) -> tuple[list[Record], list[Record]]:
+        """The last lines of metrics and timings, for a quick look while the run goes on."""
+        return self._metrics.tail(), self._timings.tail()
 
-        Where there is none, ``without`` is the error; or it is iteration 0 and no arrays, the
-        beginning.
+    def _is_checked(self) -> bool:
+        return self.config().get("format", 1) >= CHECKED_SINCE
+
+    def newest_checkpoint(self, without: str) -> Checkpoint:
+        """The newest readable checkpoint; ``without`` is the error where there is none.
+
+        A warning for each newer one that is damaged.
         """
-        iteration, arrays, damaged = checkpoints.newest(self.checkpoints)
-        if without and not arrays:
+        found, faults = checkpoints.newest(self.checkpoints)
+        if found is None:
             raise CupolaError(without)
-        for sentence in damaged:
-            warnings.warn(f"{sentence} Going back to iteration {iteration}.", stacklevel=3)
-        return iteration, arrays
+        self._warn_of(faults, found.iteration)
+        return found
 
     def last_good(self) -> str:
         """Where the training can go on after it failed, in words."""
         saved = checkpoints.iterations(self.checkpoints)
         if not saved:
             return "no checkpoint had been written yet."
-        return f"the last good checkpoint is {checkpoints.path_of(self.checkpoints, saved[-1])}."
+        path = self.checkpoints.path / checkpoints.name_of(saved[-1])
+        return f"the last good checkpoint is {path}."
+
+    # --- Going on ---
+
+    def recover(self, iterations: int, checkpoint_every: int) -> Checkpoint | None:
+        """What a resumed training goes on from: the newest checkpoint whose metrics are whole.
+
+        None is the beginning, where there is nothing to lose. A warning for each newer checkpoint
+        that is passed over. Where work would be lost, the error says so.
+        """
+        metrics = self._metrics.read()
+        done, faults = len(metrics.records), []
+        for iteration in reversed(checkpoints.iterations(self.checkpoints)):
+            try:
+                found = checkpoints.read(self.checkpoints, checkpoints.name_of(iteration))
+            except CupolaError as error:
+                faults.append(str(error))
+                continue
+            if iteration > iterations:
+                raise self._refusal(
+                    f"{self.config_file} asks for {iterations} iterations, and {iteration} are done"
+                )
+            if iteration <= done and metrics.checks[iteration] == found.metrics:
+                self._warn_of(faults, iteration)
+                return found
+            faults.append(
+                metrics.fault
+                if metrics.fault and iteration > done
+                else f"{self._metrics.path} does not fit the checkpoint of iteration {iteration}."
+            )
+        if faults or metrics.fault:
+            reason = (faults or [metrics.fault])[0].rstrip(".")
+            raise self._refusal(f"{reason}, and no older checkpoint helps")
+        if done >= min(checkpoint_every, iterations) or checkpoints.misnamed(self.checkpoints):
+            self._warn_of([], 0)
+            raise self._refusal(f"{self.path} has {done} iterations of metrics and no checkpoint")
+        return None
+
+    def _refusal(self, reason: str) -> CupolaError:
+        return CupolaError(
+            f"{reason}: to throw the run's work away and begin again at iteration 1, write"
+            f" 'cupola resume {self.path} --restart' (restart=True in Python)."
+        )
+
+    def _warn_of(self, faults: list[str], iteration: int) -> None:
+        for fault in dict.fromkeys(faults):
+            warnings.warn(f"{fault} Going back to iteration {iteration}.", stacklevel=4)
+        for name in checkpoints.misnamed(self.checkpoints):
+            warnings.warn(
+                f"{self.checkpoints.path / name} is not called as a checkpoint is, for example"
+                f" {checkpoints.name_of(10)}: it is left alone.",
+                stacklevel=4,
+            )
+
+    # --- Writing ---
+
+    def lock(self) -> None:
+        """Be the only one who writes, until `close` or the end of the process."""
+        with self.writing():
+            self._lock.enter_context(locked(self.folder, LOCK, str(self.path), LOCK_SECONDS))
+            for folder in (self.folder, self.checkpoints):
+                folder.remove_stale()
 
     @contextmanager
     def writing(self) -> Iterator[None]:
@@ -142,7 +234,9 @@ class RunDirectory:
         try:
             yield
         except OSError as error:
-            saved = checkpoints.iterations(self.checkpoints)
+            saved = []
+            with suppress(CupolaError):
+                saved = checkpoints.iterations(self.checkpoints)
             state = (
                 f"the run is safe up to iteration {saved[-1]}: make room or give access,"
                 f" then 'cupola resume {self.path}'."
@@ -155,36 +249,37 @@ class RunDirectory:
     def rewind(self, iteration: int) -> None:
         """Forget what was logged after ``iteration``, so that it can be logged again."""
         with self.writing():
-            self.checkpoints.mkdir(exist_ok=True)
-            for file in (self.metrics_file, self.timings_file):
-                if file.exists():
-                    lines = file.read_bytes().splitlines(keepends=True)[:iteration]
-                    checkpoints.write_atomically(file, b"".join(lines))
+            self.checkpoints.make()
             for newer in checkpoints.iterations(self.checkpoints):
                 if newer > iteration:
-                    checkpoints.path_of(self.checkpoints, newer).unlink()
+                    self.checkpoints.remove(checkpoints.name_of(newer))
+            self._metrics.rewind(iteration)
+            fault = self._timings.rewind(iteration)
+        if fault:
+            warnings.warn(f"{fault} The timings from there on are dropped.", stacklevel=3)
 
     def log(self, metrics: Record, timings: Record) -> None:
         with self.writing():
-            self._append(self.metrics_file, metrics)
-            self._append(self.timings_file, timings)
+            self._metrics.append(metrics)
+            self._timings.append(timings)
 
     def checkpoint(self, iteration: int, arrays: checkpoints.Arrays, keep: int) -> None:
         with self.writing():
-            for file in self._files.values():
-                os.fsync(file.fileno())
-            checkpoints.write(self.checkpoints, iteration, arrays, keep)
+            self._metrics.sync()
+            self._timings.sync()
+            found = Checkpoint(iteration, arrays, self._metrics.check)
+            checkpoints.write(self.checkpoints, found, keep)
 
     def close(self) -> None:
-        for file in self._files.values():
-            file.close()
-        self._files = {}
+        self._metrics.close()
+        self._timings.close()
+        self._lock.close()
 
-    def _append(self, path: Path, record: Record) -> None:
-        if path not in self._files:
-            # Unbuffered: a line is in the file or the write fails, and closing cannot fail.
-            self._files[path] = path.open("ab", buffering=0)
-        checkpoints.append(self._files[path], (json.dumps(record) + "\n").encode())
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 def column(records: list[Record], key: str) -> np.ndarray:
@@ -193,28 +288,16 @@ def column(records: list[Record], key: str) -> np.ndarray:
     return np.array([math.nan if value is None else float(value) for value in values])
 
 
-def open_checkpoint(path: Path) -> tuple[RunDirectory, int, checkpoints.Arrays]:
+def open_checkpoint(path: Path) -> tuple[RunDirectory, Checkpoint]:
     """A run's newest readable checkpoint, or the one whose file ``path`` is."""
     if path.suffix == checkpoints.SUFFIX:
-        return RunDirectory.open_to_load(path.parent.parent), *checkpoints.read(path)
+        run = RunDirectory.open_to_load(path.parent.parent)
+        return run, checkpoints.read(run.folder / path.parent.name, path.name)
     run = RunDirectory.open_to_load(path)
     none = f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
-    return run, *run.newest_checkpoint(none)
+    return run, run.newest_checkpoint(none)
 
 
 def reaching(path: Path) -> AbstractContextManager[None]:
     """Turn a path that the system refuses into a sentence."""
     return in_words(f"cannot reach {path}")
-
-
-def _read_lines(path: Path) -> list[Record]:
-    """The whole lines of a file; a last line cut short by a crash is left out."""
-    if not path.exists():
-        return []
-    records = []
-    for line in path.read_text().splitlines():
-        try:
-            records.append(json.loads(line))
-        except ValueError:
-            break
-    return records

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cupola.config import RunConfig, RunOptions, resolve
+from cupola.gym.consent import effects_of_sinks, effects_of_task
 from cupola.tasks import specs
 from cupola.tasks.base import TaskSpec
 
@@ -64,6 +65,14 @@ class Experiment:
     evaluation_episodes: int = 20
     resources: dict[str, float] = dataclasses.field(default_factory=dict)
     """What a cell needs of a cluster beside cores: `memory_gb`, or names of the cluster's own."""
+
+    def effects(self) -> list[str]:
+        """What running the cells does that needs the user's consent."""
+        tasks = dict.fromkeys(cell.task for cell in self.cells)
+        sinks = dict.fromkeys(s for cell in self.cells for s in cell.fields.get("sinks", ()))
+        return [effect for task in tasks for effect in effects_of_task(task)] + effects_of_sinks(
+            sinks
+        )
 
 
 @functools.cache

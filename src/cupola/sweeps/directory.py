@@ -1,7 +1,7 @@
 """A sweep on disk.
 
 sweep.json          what was asked for: every cell with its fields
-sweep.lock          held while a sweep runs here
+sweep.lock          held by the sweep that runs here
 NAME/               the run directory of a cell; result.json in it says that the cell is finished
 failures/NAME.json  why a cell failed
 logs/NAME.log       what its worker printed
@@ -11,20 +11,20 @@ locks/NAME          held by the worker of a cell
 from __future__ import annotations
 
 import dataclasses
-import fcntl
 import json
 import math
 import shutil
-import time
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from cupola.errors import CupolaError, in_words
-from cupola.runs.checkpoints import write_atomically
+from cupola.runs import schema
 from cupola.runs.directory import FORMAT, RunDirectory, reaching
-from cupola.sweeps.cells import Cell, Experiment
+from cupola.runs.files import Folder, is_stale
+from cupola.runs.lock import locked
+from cupola.runs.schema import Record
+from cupola.sweeps.cells import Cell, Experiment, slug
 from cupola.version import __version__
 
 LOCK_SECONDS = 20.0
@@ -47,26 +47,27 @@ class SweepDirectory:
 
     def __init__(self, path: Path, experiment: Experiment) -> None:
         self.path, self.experiment = path, experiment
+        self.folder = Folder(path)
         self.cells = {cell.name: cell for cell in experiment.cells}
 
     @classmethod
     def open(cls, path: Path) -> SweepDirectory:
         """The sweep that a directory holds."""
-        manifest = path / "sweep.json"
-        with reaching(path):
-            if not manifest.is_file():
-                raise CupolaError(f"{path} does not hold a sweep: it has no sweep.json.")
+        record = schema.read_record(Folder(path), "sweep.json", schema.SWEEP)
+        if record is None:
+            raise CupolaError(f"{path} does not hold a sweep: it has no sweep.json.")
         try:
-            record = json.loads(manifest.read_text())
             cells = tuple(Cell(**cell) for cell in record["cells"])
-            return cls(
-                path,
-                Experiment(
-                    record["name"], cells, record["evaluation_episodes"], record["resources"]
-                ),
-            )
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise CupolaError(f"{manifest} is damaged ({error!r}).") from None
+        except TypeError as error:
+            raise CupolaError(f"{path / 'sweep.json'} is damaged ({error}).") from None
+        for cell in cells:
+            # The name is that of a folder, which must not lie elsewhere.
+            if not cell.name or cell.name != slug(cell.name):
+                raise CupolaError(
+                    f"{path / 'sweep.json'} is damaged (a cell cannot be called {cell.name!r})."
+                )
+        episodes, resources = record["evaluation_episodes"], record["resources"]
+        return cls(path, Experiment(record["name"], cells, episodes, resources))
 
     @classmethod
     def refuse_foreign(cls, path: Path, experiment: Experiment) -> None:
@@ -74,7 +75,8 @@ class SweepDirectory:
         with reaching(path):
             if path.exists() and not path.is_dir():
                 raise CupolaError(f"{path} is a file: choose a directory with --out.")
-            if (path / "sweep.json").is_file():
+            found = Folder(path).names() if path.exists() else []
+            if "sweep.json" in found:
                 name = cls.open(path).experiment.name
                 if name != experiment.name:
                     raise CupolaError(
@@ -83,8 +85,7 @@ class SweepDirectory:
                     )
                 return
             # A sweep that crashed before its cells were written leaves nothing of value.
-            found = {file.name for file in path.iterdir()} if path.is_dir() else set()
-            if found - {"sweep.lock", ".sweep.json.tmp"}:
+            if any(name != "sweep.lock" and not is_stale(name) for name in found):
                 raise CupolaError(
                     f"{path} is not empty and holds no sweep: choose another directory with --out."
                 )
@@ -100,9 +101,10 @@ class SweepDirectory:
             "cells": [dataclasses.asdict(cell) for cell in experiment.cells],
         }
         with writing(self.path):
-            for folder in ("failures", "logs", "locks"):
-                (self.path / folder).mkdir(parents=True, exist_ok=True)
-            write_json(self.path / "sweep.json", record)
+            self.folder.remove_stale()
+            for name in ("failures", "logs", "locks"):
+                (self.folder / name).make()
+            schema.write_record(self.folder, "sweep.json", json_value(record))
 
     def run_path(self, name: str) -> Path:
         return self.path / name
@@ -110,35 +112,56 @@ class SweepDirectory:
     def log_path(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.log"
 
-    def lock_path(self, name: str) -> Path:
-        return self.path / "locks" / name
+    def lock(self) -> AbstractContextManager[None]:
+        """Be the only sweep that runs here."""
+        with writing(self.path):
+            self.folder.make()
+        return locked(self.folder, "sweep.lock", f"the sweep {self.path}", seconds=2.0)
 
-    def result(self, name: str) -> dict[str, Any] | None:
+    def lock_cell(self, name: str) -> AbstractContextManager[None]:
+        """Be the only worker of a cell."""
+        with writing(self.path):
+            (self.folder / "locks").make()
+        return locked(self.folder / "locks", name, f"the cell {name}", LOCK_SECONDS)
+
+    def result(self, name: str) -> Record | None:
         """Evaluations and versions of a finished cell."""
-        return read_json(self.run_path(name) / "result.json")
+        return schema.read_record(self.folder / name, "result.json", schema.RESULT)
+
+    def write_result(self, name: str, result: Record) -> None:
+        with writing(self.path):
+            schema.write_record(self.folder / name, "result.json", json_value(result))
 
     def status(self, name: str) -> CellStatus:
-        result = self.result(name)
-        if result and result.get("episodes") == self.experiment.evaluation_episodes:
+        try:
+            result = self.result(name)
+        except CupolaError:  # it can be evaluated again
+            result = None
+        if result and result["episodes"] == self.experiment.evaluation_episodes:
             return CellStatus("finished")
-        failure = read_json(self.failure_path(name))
+        try:
+            failures = self.folder / "failures"
+            failure = schema.read_record(failures, f"{name}.json", schema.FAILURE)
+        except CupolaError as error:
+            failure = {"reason": str(error)}
         if failure:
-            return CellStatus("failed", str(failure.get("reason", "no reason was recorded")))
-        begun = (self.run_path(name) / "config.json").exists()
-        return CellStatus("interrupted" if begun else "waiting")
+            return CellStatus("failed", failure["reason"])
+        return CellStatus("interrupted" if self.has_begun(name) else "waiting")
 
-    def failure_path(self, name: str) -> Path:
-        return self.path / "failures" / f"{name}.json"
+    def has_begun(self, name: str) -> bool:
+        """Whether a cell has a run; a link in its place is refused."""
+        return (self.folder / name).has("config.json")
 
     def record_failure(self, name: str, reason: str) -> None:
-        write_json(self.failure_path(name), {"reason": reason})
+        shown = "".join(c if c.isprintable() else " " for c in reason)[: schema.MAX_TEXT]
+        schema.write_record(self.folder / "failures", f"{name}.json", {"reason": shown})
 
     def forget_failure(self, name: str) -> None:
-        self.failure_path(name).unlink(missing_ok=True)
+        (self.folder / "failures").remove(f"{name}.json")
 
     def changes(self, cell: Cell) -> list[str]:
         """What differs between a cell and the run that its directory holds."""
-        if not (self.run_path(cell.name) / "config.json").is_file():
+        if not self.has_begun(cell.name):
             return []
         wanted = cell.resolve()
         if wanted is None:
@@ -162,13 +185,14 @@ class SweepDirectory:
         with writing(self.path):
             for name in changed:
                 # The config goes last: a half-removed run must still be seen as changed.
-                run = self.run_path(name)
-                for file in run.iterdir():
-                    if file.is_dir():
-                        shutil.rmtree(file)
-                    elif file.name != "config.json":
-                        file.unlink()
-                shutil.rmtree(run)
+                with RunDirectory(self.run_path(name)) as run:
+                    run.lock()
+                    for file in run.path.iterdir():
+                        if file.is_dir() and not file.is_symlink():
+                            shutil.rmtree(file)
+                        elif file.name != "config.json":
+                            file.unlink()
+                    shutil.rmtree(run.path)
 
     def unlisted(self) -> list[str]:
         """Runs in the directory that the experiment does not list."""
@@ -181,7 +205,7 @@ class SweepDirectory:
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """`field old -> new` for all that two configs do not share and that matters."""
-    pairs = [(old, new), (old.get("algorithm", {}), new["algorithm"])]
+    pairs = [(old, new), (old["algorithm"], new["algorithm"])]
     return [
         f"{field} {a.get(field)} -> {b.get(field)}"
         for a, b in pairs
@@ -190,41 +214,9 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     ]
 
 
-@contextmanager
-def locked(path: Path, complaint: str, seconds: float = LOCK_SECONDS) -> Iterator[None]:
-    """Hold the lock of a file; it goes with the process, however that ends."""
-    with writing(path.parent):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("a")
-    with file:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise CupolaError(complaint) from None
-                time.sleep(0.05)
-        yield
-
-
 def writing(path: Path) -> AbstractContextManager[None]:
     """Turn a failed write into a sentence."""
     return in_words(f"cannot write to {path}")
-
-
-def write_json(path: Path, record: dict[str, Any]) -> None:
-    write_atomically(path, (json.dumps(json_value(record), indent=1) + "\n").encode())
-
-
-def read_json(path: Path) -> dict[str, Any] | None:
-    """An object from a file; None where there is none, or none whole."""
-    try:
-        record = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def json_value(value: Any) -> Any:

@@ -21,12 +21,12 @@ class Job(NamedTuple):
 class LocalPool:
     """Up to ``jobs`` workers at a time; 0 means as many as there are cores for."""
 
-    def __init__(self, sweep: SweepDirectory, jobs: int = 0) -> None:
+    def __init__(self, sweep: SweepDirectory, jobs: int = 0, *, trust: bool = False) -> None:
         if jobs < 0:
             raise CupolaError(f"jobs must be at least 1, not {jobs}.")
         self._sweep = sweep
         self._load = dict.fromkeys(core_ids(), 0)
-        self._jobs = jobs
+        self._jobs, self._trust = jobs, trust
         self._running: dict[str, Job] = {}
 
     def has_room(self, cell: Cell) -> bool:
@@ -40,9 +40,8 @@ class LocalPool:
         chosen = sorted(self._load, key=lambda core: self._load[core])[: self._wanted(cell)]
         for core in chosen:
             self._load[core] += 1
-        log = self._sweep.log_path(cell.name)
         with writing(self._sweep.path):
-            process = worker.start(self._sweep.path, cell.name, log, chosen)
+            process = worker.start(self._sweep.path, cell.name, chosen, trust=self._trust)
         self._running[cell.name] = Job(process, chosen)
 
     def exits(self) -> list[WorkerExit]:

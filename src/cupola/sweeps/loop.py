@@ -9,12 +9,15 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
+from cupola.errors import CupolaError
+from cupola.runs.files import Folder
 from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import CellStatus, SweepDirectory
 
+LOG_BYTES = 2**20
+"""How much of the end of a log is looked at."""
 RETRIES = 3
 """How often a cell is started again whose worker was killed."""
 POLL_SECONDS = 0.2
@@ -111,16 +114,17 @@ def status_after(sweep: SweepDirectory, ended: WorkerExit) -> tuple[CellStatus, 
         how = f"{name} (out of memory?)" if name in MEMORY_SIGNALS else name
     if ended.code in (STOPPED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
         return CellStatus("failed", f"its process ended with {how}, {RETRIES + 1} times"), True
-    line = failure_line(sweep.log_path(ended.name))
+    line = failure_line(sweep.folder / "logs", f"{ended.name}.log")
     return CellStatus("failed", f"its process ended with {how}: {line}"), False
 
 
-def failure_line(log: Path) -> str:
+def failure_line(logs: Folder, name: str) -> str:
     """The last line of a log that speaks of a failure, or else its last line."""
     try:
-        lines = [line.strip() for line in log.read_text(errors="replace").split("\n")]
-    except OSError:
-        return f"see {log}"
+        text = logs.tail(name, LOG_BYTES).decode(errors="replace")
+    except CupolaError:
+        return f"see {logs.path / name}"
+    lines = [line.strip() for line in text.split("\n")]
     lines = [line for line in lines if line]
     failures = [line for line in lines if FAILURE_WORDS.search(line) and not line.startswith("@")]
     return (failures or lines or ["nothing was printed"])[-1]

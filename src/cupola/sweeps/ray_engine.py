@@ -8,6 +8,7 @@ its cells' last checkpoints is repeated elsewhere.
 from __future__ import annotations
 
 import logging
+import os
 import platform
 import socket
 import time
@@ -21,11 +22,13 @@ from cupola.sweeps.directory import SweepDirectory
 from cupola.sweeps.loop import POLL_SECONDS, RETRIES, WorkerExit
 
 CONNECT_SECONDS = 5.0
+ON_THE_NETWORK = "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"
+"""Ray's own variable: whether nodes take an address that other machines can reach."""
 STOP = "stop"
 """A file in the sweep's directory that asks its workers to stop, wherever they are."""
 
 
-def run_cell(folder: str, name: str) -> int:
+def run_cell(folder: str, name: str, trust: bool = False) -> int:
     """Runs within a Ray task: the worker's exit code."""
     sweep = Path(folder)
     if not (sweep / "sweep.json").is_file():
@@ -33,7 +36,7 @@ def run_cell(folder: str, name: str) -> int:
             f"{sweep} cannot be seen on {platform.node()}: put --out on storage that all machines"
             " share."
         )
-    with worker.start(sweep, name, sweep / "logs" / f"{name}.log") as process:
+    with worker.start(sweep, name, trust=trust) as process:
         try:
             while process.poll() is None and not (sweep / STOP).exists():
                 time.sleep(POLL_SECONDS)
@@ -53,12 +56,37 @@ def refuse_unreachable(address: str | None) -> None:
         raise CupolaError(f"no Ray cluster answers at {address!r} ({error}).") from None
 
 
+def refuse_open(ray: Any, address: str | None) -> None:
+    """Ray runs the code of whoever can reach it: a cluster of our own must not be on the network.
+
+    It is not, unless a version of Ray takes no notice of what we ask for.
+    """
+    found = {node["NodeManagerAddress"] for node in ray.nodes()}
+    if not address and os.environ[ON_THE_NETWORK] == "0" and found != {"127.0.0.1"}:
+        ray.shutdown()
+        raise CupolaError(
+            f"Ray would listen on the network ({', '.join(sorted(found))}): use --engine local, or"
+            f" allow it with {ON_THE_NETWORK}=1."
+        )
+
+
 class RayPool:
     """Workers on the cluster at ``address``; without one, on a cluster of this machine alone."""
 
-    def __init__(self, sweep: SweepDirectory, jobs: int = 0, address: str | None = None) -> None:
+    def __init__(
+        self,
+        sweep: SweepDirectory,
+        jobs: int = 0,
+        address: str | None = None,
+        *,
+        trust: bool = False,
+    ) -> None:
         if jobs < 0:
             raise CupolaError(f"jobs must be at least 1, not {jobs}.")
+        if not address:
+            # Ray reads it when it is imported: nodes of one machine bind to the loopback (as they
+            # always do on macOS), unless the user has said 1.
+            os.environ.setdefault(ON_THE_NETWORK, "0")
         try:
             import ray
         except ImportError:
@@ -66,22 +94,28 @@ class RayPool:
                 "the Ray engine needs Ray: pip install 'cupola[ray]', or use --engine local."
             ) from None
         self._ray: Any = ray
-        self._sweep, self._jobs = sweep, jobs
+        self._sweep, self._jobs, self._trust = sweep, jobs, trust
         self._running: dict[str, Any] = {}
         (sweep.path / STOP).unlink(missing_ok=True)
         refuse_unreachable(address)
-        own_cores = {} if address else {"num_cpus": jobs or None}
+        own: dict[str, Any] = {"num_cpus": jobs or None, "include_dashboard": False}
         try:
             ray.init(
-                address=address,
+                address=address or "local",
                 log_to_driver=False,
                 logging_level=logging.ERROR,
-                include_dashboard=False if not address else None,
-                **own_cores,
+                **({} if address else own),
             )
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
-            reason = " ".join(str(error).split())
-            raise CupolaError(f"no Ray cluster answers at {address!r} ({reason}).") from None
+        except Exception as error:  # Ray raises all kinds, a plain Exception where it is too slow
+            ray.shutdown()
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise CupolaError(
+                f"no Ray cluster answers at {address!r} ({reason})."
+                if address
+                else f"Ray does not start on this machine ({reason}): try again, or use"
+                " --engine local."
+            ) from None
+        refuse_open(ray, address)
         resources = dict(sweep.experiment.resources)
         memory = resources.pop("memory_gb", 0.0)
         self._task = ray.remote(run_cell)
@@ -99,7 +133,8 @@ class RayPool:
 
     def start(self, cell: Cell) -> None:
         task = self._task.options(num_cpus=self._wanted(cell), name=cell.name, **self._options)
-        self._running[cell.name] = task.remote(str(self._sweep.path.absolute()), cell.name)
+        path = str(self._sweep.path.absolute())
+        self._running[cell.name] = task.remote(path, cell.name, self._trust)
 
     def exits(self) -> list[WorkerExit]:
         if not self._running:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from cupola.display import Screen, clock, cost_names, number
+from cupola.output import visible
+from cupola.runs.directory import RunDirectory
 from cupola.sweeps.directory import CellStatus, SweepDirectory
 
-TAIL_BYTES = 16384
 ORDER = ("running", "failed", "interrupted", "waiting", "finished")
 STYLES = {"running": "cyan", "failed": "red", "finished": "green", "interrupted": "yellow"}
 
@@ -58,10 +57,10 @@ class SweepDisplay(Screen[Live]):
         for name, status in statuses.items():
             if self._states.get(name, "waiting") != status.state:
                 reason = f": {status.reason}" if status.reason else ""
-                print(f"{name}  {status.state}{reason}", flush=True)
+                self._say(f"{name}  {status.state}{reason}")
             self._states[name] = status.state
         if self._is_due():
-            print(self.headline(statuses), flush=True)
+            self._say(self.headline(statuses))
 
     def progress(self, name: str, status: CellStatus) -> Progress:
         if name in self._finished:
@@ -112,11 +111,11 @@ class SweepDisplay(Screen[Live]):
             table.add_row(f"and {len(names) - rows} more", *[""] * (len(columns) - 1))
         return table
 
-    def _row(self, status: CellStatus, progress: Progress) -> tuple[str, ...]:
+    def _row(self, status: CellStatus, progress: Progress) -> tuple[str | Text, ...]:
         state = status.state
-        shown = f"[{STYLES[state]}]{state}[/]" if state in STYLES else state
+        shown = Text(state, STYLES.get(state, ""))
         if status.reason:
-            shown += f": {escape(status.reason)}"
+            shown.append(f": {visible(status.reason)}", "default")
         metrics = progress.metrics
         left = progress.left if state in ("running", "interrupted") else None
         return (
@@ -141,27 +140,7 @@ def costs(metrics: dict[str, Any]) -> str:
 
 def read_progress(sweep: SweepDirectory, name: str) -> Progress:
     """From the last lines of a run's files; the run may be on another machine."""
-    run = sweep.run_path(name)
-    metrics, timings = tail(run / "metrics.jsonl"), tail(run / "timings.jsonl")
+    metrics, timings = RunDirectory(sweep.run_path(name)).latest()
     recent = [t["rollout_seconds"] + t["update_seconds"] for t in timings[-10:]]
     seconds = sorted(recent)[len(recent) // 2] if recent else None
     return Progress(sweep.cells[name].iterations, metrics[-1] if metrics else None, seconds)
-
-
-def tail(path: Path) -> list[dict[str, Any]]:
-    """The last whole lines of a file of JSON objects."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            lines = file.read().split(b"\n")
-    except OSError:
-        return []
-    lines = lines[1:] if size > TAIL_BYTES else lines
-    found = []
-    for line in lines:
-        try:
-            found.append(json.loads(line))
-        except ValueError:
-            continue
-    return found

@@ -1,6 +1,6 @@
 """One cell in a process of its own: train or resume, evaluate, write the result.
 
-    python -m cupola.sweeps.worker SWEEP CELL [CORE ...]
+    python -P -m cupola.sweeps.worker SWEEP CELL [--trust] [CORE ...]
 
 The process ends as soon as its standard input does, so a parent that dies leaves no worker behind.
 """
@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cupola.runs.files import Folder
+
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
     from cupola.sweeps.directory import SweepDirectory
@@ -26,10 +28,17 @@ ORPHANED = 131
 PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
 
 
-def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subprocess.Popen[bytes]:
-    """Start a worker; it ends when its standard input is closed, also by the parent's death."""
-    command = [sys.executable, "-m", "cupola.sweeps.worker", str(sweep), name]
-    with log.open("wb") as output:
+def start(
+    sweep: Path, name: str, cores: Sequence[int] = (), *, trust: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start a worker; it ends when its standard input is closed, also by the parent's death.
+
+    The ``trust`` that the sweep was given is passed on. Without -P Python would import whatever
+    the working directory has.
+    """
+    command = [sys.executable, "-P", "-m", "cupola.sweeps.worker", str(sweep), name]
+    command += ["--trust"] if trust else []
+    with Folder(sweep, "logs").create(f"{name}.log") as output:
         return subprocess.Popen(
             [*command, *map(str, cores)],
             stdin=subprocess.PIPE,
@@ -40,26 +49,28 @@ def start(sweep: Path, name: str, log: Path, cores: Sequence[int] = ()) -> subpr
 
 
 def main(arguments: Sequence[str]) -> int:
-    sweep, name, *cores = arguments
+    sweep, name, *rest = arguments
+    trust, cores = "--trust" in rest, [core for core in rest if core != "--trust"]
     if cores and hasattr(os, "sched_setaffinity"):
         # Before numpy and JAX count the cores.
         os.sched_setaffinity(0, {int(core) for core in cores})
     threading.Thread(target=end_with_parent, daemon=True).start()
     from cupola.compilation import warm_up_cache
+    from cupola.output import forgiving_output
     from cupola.sweeps.directory import SweepDirectory
 
     warm_up_cache()
-    return attempt(SweepDirectory.open(Path(sweep)), name)
+    with forgiving_output():  # the disk of the log may be full
+        return attempt(SweepDirectory.open(Path(sweep)), name, trust)
 
 
-def attempt(sweep: SweepDirectory, name: str) -> int:
+def attempt(sweep: SweepDirectory, name: str, trust: bool = False) -> int:
     """Run a cell; whatever goes wrong is recorded, and the exit code is 1."""
     from cupola.errors import CupolaError
-    from cupola.sweeps.directory import locked
 
     try:
-        with locked(sweep.lock_path(name), f"another process is at work on the cell {name}."):
-            return run(sweep, name)
+        with sweep.lock_cell(name):
+            return run(sweep, name, trust)
     except CupolaError as error:
         return fail(sweep, name, str(error))
     except Exception as error:
@@ -83,17 +94,16 @@ def fail(sweep: SweepDirectory, name: str, reason: str) -> int:
     return 1
 
 
-def run(sweep: SweepDirectory, name: str) -> int:
+def run(sweep: SweepDirectory, name: str, trust: bool) -> int:
     """Exit code: 0 when the cell is finished, 130 when it was stopped."""
     from cupola.evaluation import evaluate
     from cupola.policy import load
-    from cupola.sweeps.directory import write_json, writing
     from cupola.sweeps.loop import STOPPED
     from cupola.training import resume, train
 
     cell, path = sweep.cells[name], sweep.run_path(name)
-    if (path / "config.json").exists():
-        done = resume(path)
+    if sweep.has_begun(name):
+        done = resume(path, trust=trust)
     else:
         done = train(cell.algo, cell.task, out=path, **cell.arguments())
     if not done.finished:
@@ -101,10 +111,10 @@ def run(sweep: SweepDirectory, name: str) -> int:
     policy, episodes = load(path), sweep.experiment.evaluation_episodes
     result: dict[str, Any] = {"episodes": episodes, "versions": versions()}
     for kind in ("sampled", "deterministic"):
-        evaluation = evaluate(policy, episodes=episodes, deterministic=kind == "deterministic")
+        deterministic = kind == "deterministic"
+        evaluation = evaluate(policy, episodes=episodes, deterministic=deterministic, trust=trust)
         result[kind] = summarise(evaluation)
-    with writing(path):
-        write_json(path / "result.json", result)
+    sweep.write_result(name, result)
     return 0
 
 

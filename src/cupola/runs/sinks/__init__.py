@@ -56,7 +56,7 @@ class Service:
                 self._sink.close(False)
             raise CupolaError(
                 f"the sink {self._name} cannot start ({in_brief(error)}): put that right and write"
-                f" 'cupola resume {path}', or first take {self._name!r} out of the sinks in"
+                f" 'cupola resume {path} --trust', or first take {self._name!r} out of the sinks in"
                 f" {path / 'config.json'}."
             ) from error
         self._works = True

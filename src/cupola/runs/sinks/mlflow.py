@@ -7,13 +7,13 @@ resumed training continues the same one.
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from pathlib import Path
 from typing import Any
 
-from cupola.runs.checkpoints import write_atomically
+from cupola.runs import schema
+from cupola.runs.files import Folder
 
 
 class MLflow:
@@ -28,9 +28,10 @@ class MLflow:
 
     def start(self, path: Path, config: dict[str, Any], first_iteration: int) -> None:
         self._client = self._connect()
-        file = path / "mlflow.json"
-        if file.exists():
-            self._run = json.loads(file.read_text())["run_id"]
+        folder = Folder(path)
+        known = schema.read_record(folder, "mlflow.json", schema.MLFLOW)
+        if known:
+            self._run = known["run_id"]
             self._client.update_run(self._run, status="RUNNING")
         else:
             name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "cupola")
@@ -38,7 +39,7 @@ class MLflow:
             experiment = known.experiment_id if known else self._client.create_experiment(name)
             run = self._client.create_run(experiment, run_name=path.resolve().name)
             self._run = run.info.run_id
-            write_atomically(file, (json.dumps({"run_id": self._run}) + "\n").encode())
+            schema.write_record(folder, "mlflow.json", {"run_id": self._run})
         # Also of a run that goes on: it may have stopped before they were stored.
         params = [self._entities.Param(key, str(value)) for key, value in flat(config).items()]
         self._client.log_batch(self._run, params=params)

@@ -12,7 +12,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
 from tensorboardX.record_writer import masked_crc32c
 
-from cupola.runs.checkpoints import append
+from cupola.runs.files import Folder, append
 
 
 class TensorBoard:
@@ -23,11 +23,10 @@ class TensorBoard:
 
     def start(self, path: Path, config: dict[str, Any], first_iteration: int) -> None:
         """TensorBoard forgets what earlier files hold from ``first_iteration`` on."""
-        folder = path / "tensorboard"
-        folder.mkdir(exist_ok=True)
-        name = f"events.out.tfevents.{time.time_ns() // 10**6}"
+        folder = Folder(path, "tensorboard")
+        folder.make()
         # Unbuffered: an event is in the file or the write fails, and closing cannot fail.
-        self._file = (folder / name).open("ab", buffering=0)
+        self._file = folder.extend(f"events.out.tfevents.{time.time_ns() // 10**6}")
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=first_iteration, session_log=SessionLog(status=SessionLog.START)))
 

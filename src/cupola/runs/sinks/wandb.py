@@ -7,13 +7,13 @@ training continues the same run.
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 from pathlib import Path
 from typing import Any
 
-from cupola.runs.checkpoints import write_atomically
+from cupola.runs import schema
+from cupola.runs.files import Folder
 
 
 class Wandb:
@@ -26,13 +26,16 @@ class Wandb:
         self._run: Any = None
 
     def start(self, path: Path, config: dict[str, Any], first_iteration: int) -> None:
-        file = path / "wandb.json"
-        if not file.exists():
+        folder = Folder(path)
+        (folder / "wandb").make()  # and not somewhere else, where a link leads
+        known = schema.read_record(folder, "wandb.json", schema.WANDB)
+        if known is None:
             project = os.environ.get("WANDB_PROJECT", "cupola")
-            name = {"id": secrets.token_hex(4), "project": project}
-            write_atomically(file, (json.dumps(name) + "\n").encode())
+            known = {"id": secrets.token_hex(4), "project": project}
+            schema.write_record(folder, "wandb.json", known)
         self._run = self._wandb.init(
-            **json.loads(file.read_text()),
+            id=known["id"],
+            project=known["project"],
             name=path.resolve().name,
             dir=str(path),
             config=config,

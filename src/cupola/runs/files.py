@@ -1,0 +1,230 @@
+"""The way in and out of run directories and sweep directories, which may come from a stranger.
+
+- Links are not followed. Only the directory itself may be reached through one.
+- Only regular files are read: a pipe or a device is refused, and nothing waits for it.
+- What is read has a bound.
+- A file is replaced whole or not at all, by way of a temporary one whose name nobody can foresee.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import io
+import os
+import re
+import secrets
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+from cupola.errors import CupolaError
+
+MAX_RECORD = 64 * 2**20
+"""Bytes of a JSON file."""
+MAX_LINE = 2**20
+"""Bytes of a line of metrics or timings."""
+MAX_LINES = 10_000_000
+"""Lines of metrics or timings."""
+MAX_CHECKPOINT = 4 * 2**30
+"""Bytes of a checkpoint."""
+MAX_CURVES = 2**30
+"""Bytes of a file of curves, unpacked."""
+
+_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_STALE = re.compile(r"\.[0-9a-f]{16}\.tmp")
+
+
+class Folder:
+    """A directory, and perhaps a folder within it: ``Folder(run, "checkpoints")``.
+
+    What cannot be read is a `CupolaError`. What cannot be written is an `OSError`, because only the
+    caller knows what that means; a link in the way is a `CupolaError` in both cases.
+    """
+
+    def __init__(self, root: Path, *inner: str) -> None:
+        self.root, self.inner = root, inner
+        self.path = root.joinpath(*inner)
+
+    def __truediv__(self, name: str) -> Folder:
+        return Folder(self.root, *self.inner, name)
+
+    @contextlib.contextmanager
+    def _entered(self) -> Iterator[int]:
+        """A descriptor of the folder, reached step by step without a link."""
+        here = os.open(self.root, _ENTER)
+        try:
+            for depth, name in enumerate(self.inner, 1):
+                try:
+                    inside = os.open(name, _ENTER | os.O_NOFOLLOW, dir_fd=here)
+                except OSError as error:
+                    _refuse_link(name, here, self.root.joinpath(*self.inner[:depth]))
+                    raise error
+                os.close(here)
+                here = inside
+            yield here
+        finally:
+            os.close(here)
+
+    def make(self) -> None:
+        """Make the folder, and those above it, where they are missing."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        for depth, name in enumerate(self.inner):
+            above = Folder(self.root, *self.inner[:depth])
+            with above._entered() as here, contextlib.suppress(FileExistsError):
+                os.mkdir(name, dir_fd=here)
+        with self._entered():
+            pass
+
+    def names(self) -> list[str]:
+        """What is in the folder; nothing where it does not exist."""
+        try:
+            with self._entered() as here:
+                return sorted(os.listdir(here))
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
+    def has(self, name: str) -> bool:
+        """Whether there is anything of this name, be it a link."""
+        return name in self.names()
+
+    @contextlib.contextmanager
+    def _reading(self, name: str) -> Iterator[io.BufferedReader]:
+        path = self.path / name
+        try:
+            with self._entered() as here:
+                descriptor = _open_regular(name, os.O_RDONLY, here, path)
+            with os.fdopen(descriptor, "rb") as file:
+                yield file
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            raise _unreadable(path, error) from None
+
+    def read(self, name: str, bound: int = MAX_RECORD) -> bytes | None:
+        """All of a file; None where there is none."""
+        try:
+            with self._reading(name) as file:
+                data = file.read(bound + 1)
+        except FileNotFoundError:
+            return None
+        if len(data) > bound:
+            raise CupolaError(f"{self.path / name} is too large: more than {bound} bytes.")
+        return data
+
+    def lines(self, name: str) -> Iterator[bytes]:
+        """The lines of a file with their ends, none longer than MAX_LINE + 1."""
+        try:
+            with self._reading(name) as file:
+                while line := file.readline(MAX_LINE + 1):
+                    yield line
+        except FileNotFoundError:
+            return
+
+    def tail(self, name: str, size: int) -> bytes:
+        """The last bytes of a file; nothing where there is none."""
+        try:
+            with self._reading(name) as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - size))
+                return file.read(size)
+        except FileNotFoundError:
+            return b""
+
+    def write(self, name: str, data: bytes) -> None:
+        """Replace a file so that a crash leaves either the old or the new contents."""
+        with self._entered() as here:
+            temporary = f".{secrets.token_hex(8)}.tmp"
+            try:
+                with _create(temporary, here) as file:
+                    append(file, data)
+                    os.fsync(file.fileno())
+                os.replace(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+            except OSError:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary, dir_fd=here)
+                raise
+            os.fsync(here)
+
+    def create(self, name: str) -> io.FileIO:
+        """A new, empty file in place of what has this name; unbuffered."""
+        with self._entered() as here:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(name, dir_fd=here)
+            return _create(name, here)
+
+    def extend(self, name: str) -> io.FileIO:
+        """A file to append to; unbuffered, so that closing it cannot fail."""
+        flags = os.O_RDWR | os.O_CREAT | os.O_APPEND
+        with self._entered() as here:
+            return io.FileIO(_open_regular(name, flags, here, self.path / name), "rb+")
+
+    def remove(self, name: str) -> None:
+        """Remove a file or a link, if there is one."""
+        with contextlib.suppress(FileNotFoundError), self._entered() as here:
+            os.unlink(name, dir_fd=here)
+
+    def remove_stale(self) -> None:
+        """Remove the temporary files that killed writers left; for the holder of the lock."""
+        for name in self.names():
+            if is_stale(name):
+                self.remove(name)
+
+
+def is_stale(name: str) -> bool:
+    """Whether a name is that of a temporary file."""
+    return bool(_STALE.fullmatch(name))
+
+
+def write_file(path: Path, data: bytes) -> None:
+    """Replace a file that the user named."""
+    Folder(path.parent).write(path.name, data)
+
+
+def read_file(path: Path, bound: int) -> bytes:
+    """A file that the user named: a link is followed, a pipe or a device is not read."""
+    path = path.resolve()
+    data = Folder(path.parent).read(path.name, bound)
+    if data is None:
+        raise CupolaError(f"there is no file {path}.")
+    return data
+
+
+def append(file: io.FileIO, data: bytes) -> None:
+    """Write all of ``data`` to an unbuffered file, or fail."""
+    if file.write(data) != len(data):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _create(name: str, folder: int) -> io.FileIO:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
+    return io.FileIO(os.open(name, flags, 0o666, dir_fd=folder), "wb")
+
+
+def _open_regular(name: str, flags: int, folder: int, path: Path) -> int:
+    try:
+        descriptor = os.open(name, flags | _SAFE, 0o666, dir_fd=folder)
+    except OSError as error:
+        _refuse_link(name, folder, path)
+        if error.errno == errno.ENXIO:  # a pipe without a reader, or a socket
+            raise CupolaError(f"{path} is not a regular file.") from None
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise CupolaError(f"{path} is not a regular file.")
+    return descriptor
+
+
+def _refuse_link(name: str, folder: int, path: Path) -> None:
+    with contextlib.suppress(OSError):
+        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+            raise CupolaError(
+                f"{path} is a link, which cupola does not follow: put what it leads to in its"
+                " place, if you trust it."
+            )
+
+
+def _unreadable(path: Path, error: OSError) -> CupolaError:
+    return CupolaError(f"{path} cannot be read ({error.strerror or error}).")

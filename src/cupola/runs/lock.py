@@ -1,0 +1,65 @@
+"""Locks that the operating system takes back when a process ends, however it ends."""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from cupola.errors import CupolaError
+from cupola.runs import schema
+from cupola.runs.files import Folder
+
+_held: set[io.FileIO] = set()
+"""The files that this process has locked."""
+
+
+@contextmanager
+def locked(folder: Folder, name: str, what: str, seconds: float) -> Iterator[None]:
+    """Hold the lock of a file; after ``seconds`` in vain, say who is at work on ``what``."""
+    with folder.extend(name) as file:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise CupolaError(f"{what} is in use: {_holder(folder, name)}.") from None
+                time.sleep(0.05)
+        _held.add(file)
+        try:
+            # Another name of the file would get these bytes too, wherever it is.
+            if os.fstat(file.fileno()).st_nlink == 1:
+                file.truncate(0)
+                file.write(_signature())
+            yield
+        finally:
+            _held.discard(file)
+
+
+def _signature() -> bytes:
+    since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
+    return json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}).encode()
+
+
+def _holder(folder: Folder, name: str) -> str:
+    with suppress(CupolaError):
+        told = schema.read_record(folder, name, schema.HOLDER)
+        if told:
+            return "process {pid} on {host} has been at work on it since {since}".format(**told)
+    return "another process is at work on it"
+
+
+def _let_go() -> None:
+    """A forked child shares its parent's locks, and would keep them when the parent has ended."""
+    while _held:
+        _held.pop().close()
+
+
+os.register_at_fork(after_in_child=_let_go)

@@ -1,0 +1,115 @@
+"""What a terminal shows: plain sentences, names as they are, characters that it has."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+LONG = "y" * 150
+REFUSED = {
+    "resume": "cupola: Missing from cupola resume: PATH The run's directory. (required)",
+    f"eval x --seed {LONG}": "cupola: Error parsing --seed: invalid literal for int() with base 10:"
+    f" '{LONG}'",
+    "train cup HopperSpeed --gamma x": "cupola: Error parsing --gamma: could not convert string to"
+    " float: 'x'",
+    "sweep x --engine foo": "cupola: invalid choice 'foo' for argument '--engine'. Expected one of"
+    " ('local', 'ray').",
+    "list a b": "cupola: Unrecognized options: a, b",
+    "eval a\x1b[31m": r"cupola: there is no directory a\x1b[31m.",
+}
+
+
+def on_terminal(*args: str, **variables: str) -> str:
+    """What `cupola ARGS` shows on a terminal of 80 columns."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update({"TERM": "xterm-256color"} | variables)
+        os.environ.pop("COLUMNS", None)
+        os.execv(sys.executable, [sys.executable, "-m", "cupola", *args])
+    shown = b""
+    try:
+        while part := os.read(terminal, 65536):
+            shown += part
+    except OSError:  # the end, on Linux
+        pass
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    return shown.decode()
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_an_error_on_a_terminal_is_one_plain_sentence(line):
+    assert on_terminal(*line.split()) == REFUSED[line] + "\r\n"
+
+
+def test_help_on_a_terminal_has_its_colours():
+    shown = on_terminal("eval", "--help")
+    assert shown.count("usage:") == 1
+    assert "\x1b[1m" in shown
+    assert "╭" in shown
+
+
+ODD = "[/b] :apple: [red]$x\x1b[31m"
+SAFE_ODD = r"[/b] :apple: [red]$x\x1b[31m"
+
+
+@pytest.fixture
+def odd(copy: Path, tmp_path: Path) -> Path:
+    """A run whose names look like markup, emoji and terminal codes."""
+    folder = tmp_path / "[/b] [link=x]"
+    folder.parent.mkdir()
+    copy.rename(folder)
+    config = json.loads((folder / "config.json").read_text())
+    config["task"] = ODD
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_names_are_shown_as_they_are(command, odd, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    status, out, _ = command("compare", odd)
+    assert status == 0
+    assert SAFE_ODD in out
+    assert "[/b] [link=x]" in out
+    assert "\x1b" not in out
+
+
+def test_a_path_that_looks_like_markup(command, tiny_args, tmp_path):
+    out = tmp_path / "[/b] [red]"
+    status, shown, err = command("train", "cup", "ProbeRegulator", "--out", out, *tiny_args)
+    assert (status, err) == (0, "")
+    assert f"eval {out} --episodes 20" in shown
+
+
+ASCII = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
+LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+QUICK = ("list", "eval --help", "eval nowhere-\u2014-\u0101", "compare {run}")
+SLOW = ("eval {run} --episodes 2", "diagnose {run} --batches 2 --episodes 2")
+LINES = [(ASCII, QUICK + SLOW), (LOCALE, QUICK), ({"PYTHONIOENCODING": "latin-1"}, QUICK)]
+
+
+@pytest.mark.parametrize(("variables", "lines"), LINES, ids=["ascii", "locale", "latin-1"])
+def test_tables_without_unicode(trained, tmp_path, variables, lines):
+    for line in lines:
+        args = line.format(run=trained.path).split()
+        command = [sys.executable, "-m", "cupola", *args]
+        child = subprocess.run(
+            command, capture_output=True, env=os.environ | variables, cwd=tmp_path, check=False
+        )
+        out, err = child.stdout.decode("ascii", "replace"), child.stderr.decode("ascii", "replace")
+        if "nowhere" in line:
+            assert (child.returncode, out) == (1, "")
+            assert err.startswith("cupola: there is no directory nowhere-")
+            assert err.count("\n") == 1
+        else:
+            assert (child.returncode, err) == (0, ""), line
+            assert "?" not in out.replace(" ? ", "")
+            rows = [row for row in out.splitlines() if row.startswith("|")]
+            assert all(row.endswith("|") for row in rows)
+            assert len({len(row) for row in rows}) <= 3, rows  # tables, each with one width

@@ -1,0 +1,99 @@
+"""A run that cannot be read is named and left out; no result changes in silence."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cupola.reports.results import load
+from cupola.sweeps.directory import SweepDirectory
+
+pytestmark = [
+    pytest.mark.usefixtures("no_figures"),
+    pytest.mark.filterwarnings("always::UserWarning"),
+]
+
+FILE = """
+iterations = 20
+algorithms = ["cup"]
+tasks = ["HopperSpeed"]
+seeds = 3
+"""
+
+
+@pytest.fixture
+def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cupola.reports.page.write_figures", lambda *_: [])
+
+
+@pytest.fixture
+def runs(probe_run: Path, tmp_path: Path) -> Path:
+    """Two runs, of which `bad` has lost the fourth line of its metrics."""
+    for name in ("good", "bad"):
+        shutil.copytree(probe_run, tmp_path / "runs" / name)
+    damage(tmp_path / "runs" / "bad")
+    return tmp_path / "runs"
+
+
+def damage(run: Path) -> None:
+    lines = (run / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_bytes(b"".join(lines[:3] + lines[4:]))
+
+
+def test_a_report_names_what_it_leaves_out(runs, command):
+    status, _, err = command("report", runs)
+    warning = f"cupola: warning: {runs / 'bad'} is left out: line 4 of {runs / 'bad'}/metrics.jsonl"
+    assert (status, err.count("\n")) == (0, 1)
+    assert err.startswith(warning)
+    page = (runs / "report.html").read_text()
+    assert f"<p>Left out:</p><ul><li><b>{runs / 'bad'}</b>: line 4 of" in page
+    found = load(runs)
+    assert [run.name for run in found.runs] == [str(runs / "good")]
+
+
+def test_compare_names_what_it_leaves_out(runs, command):
+    status, out, err = command("compare", runs / "good", runs / "bad")
+    assert status == 0
+    assert err.startswith(f"cupola: warning: {runs / 'bad'} is left out: line 4 of")
+    assert "ProbeQuadratic" in out
+
+
+@pytest.mark.parametrize("name", ["report", "compare"])
+def test_nothing_left_is_one_sentence_and_a_failure(runs, command, name):
+    shutil.rmtree(runs / "good")
+    status, out, err = command(name, runs if name == "report" else runs / "bad")
+    sentences = [line for line in err.splitlines() if not line.startswith("cupola: warning")]
+    assert (status, out, len(sentences)) == (1, "", 1)
+    assert "bad is left out: line 4 of" in sentences[0]
+
+
+@pytest.mark.parametrize("content", [b"", b"{}", b"\xff", b"[" * 99_999, b'{"algo": 5}'])
+def test_a_damaged_config_is_named(runs, command, content):
+    (runs / "bad" / "config.json").write_bytes(content)
+    status, _, err = command("report", runs)
+    assert status == 0
+    assert f"{runs / 'bad' / 'config.json'} is damaged" in err
+
+
+def test_a_config_of_another_program_is_none_of_ours(runs, command):
+    (runs / "model").mkdir()
+    (runs / "model" / "config.json").write_text('{"model_type": "bert"}')
+    assert "model" not in command("report", runs)[2]
+
+
+def test_one_bad_cell_does_not_stop_the_report_of_a_sweep(
+    tmp_path: Path, command, synthetic_sweep: Callable[..., None]
+) -> None:
+    path = tmp_path / "sweep"
+    synthetic_sweep(path, FILE)
+    first, second, third = SweepDirectory.open(path).cells
+    damage(path / first)
+    (path / second / "result.json").write_text('{"episodes": 20}')
+    status, _, err = command("report", path)
+    assert status == 0
+    assert [line.split()[2] for line in err.splitlines()] == [first, second]
+    assert f"{second}/result.json is damaged (it has no 'sampled')" in err
+    assert [run.name for run in load(path).runs] == [third]
