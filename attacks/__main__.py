@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -21,6 +22,7 @@ TELL_SECONDS = 60.0
 
 def main() -> int:
     asked = arguments()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the table so far is shown
     os.environ.setdefault(programs.SLOWNESS, str(prepare()))
     found = kinds.load()
     chosen = {name: found[name] for name in asked.only or found}

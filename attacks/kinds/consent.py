@@ -55,11 +55,13 @@ def attack(random: Random, place: Place) -> None:
     if command == "load":
         load(str(run))
     else:
-        outcome = check_manners(call([command, str(run)], place.work), command)
+        outcome = call([command, str(run)], place.work)
+        require(not mark.exists(), f"{command} imported {described(config)} unasked")
+        check_manners(outcome, command)
         if command in ("eval", "resume"):
             known = outcome.code == 1 and module.partition(".")[0] in outcome.err
-            require(known or mark.exists(), f"{command}: the sentence does not name {module}")
-    require(not mark.exists(), f"{command} imported what {described(config)} names, unasked")
+            require(known, f"{command}: the sentence does not name {module}: {outcome.sentence}")
+    require(not mark.exists(), f"{command} imported {described(config)} unasked")
     if command in ("eval", "resume") and "stranger" in config["task"]:
         agreed = [command, str(run), *consent(command)]
         call(agreed, place.work)
