@@ -338,7 +338,7 @@ def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> N
 
         def poll(self) -> None: ...
 
-    def start(sweep: Path, name: str, cores: list[int]) -> Process:
+    def start(sweep: Path, name: str, cores: list[int], trust: bool) -> Process:
         chosen.append(list(cores))
         return Process()
 
