@@ -213,10 +213,13 @@ def header(random: Random, file: Path) -> None:
 def forge(random: Random, file: Path) -> None:
     """A checkpoint with other arrays whose check values are right: as a stranger would send it."""
     import numpy as np
+    from safetensors.numpy import save
 
     from cupola.runs import checkpoints
+    from cupola.runs.files import Folder
 
-    iteration, arrays = checkpoints.read(file)
+    found = checkpoints.read(Folder(file.parent), file.name)
+    iteration, arrays = found.iteration, dict(found.arrays)
     name = random.choice(list(arrays))
     array = arrays[name]
     way = random.randrange(7)
@@ -235,10 +238,10 @@ def forge(random: Random, file: Path) -> None:
         iteration = random.choice((0, 1, 5, 10**6, 2**31))
     else:
         arrays[f"{name}.x"] = array
-    checkpoints.write(file.parent, iteration, arrays, keep=100)
-    written = checkpoints.path_of(file.parent, iteration)
-    if written != file:
-        shutil.move(written, file)
+    arrays = {key: np.array(value, order="C") for key, value in arrays.items()}
+    digest = checkpoints._digest(found._replace(iteration=iteration, arrays=arrays))
+    about = {"iteration": iteration, "metrics": found.metrics, "sha256": digest}
+    file.write_bytes(save(arrays, metadata={"cupola": json.dumps(about)}))
 
 
 # --- Files ---

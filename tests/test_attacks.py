@@ -1,5 +1,6 @@
 """The attack suite: a few tries with fixed seeds, and that it notices what it is there for."""
 
+import contextlib
 import importlib
 import os
 import subprocess
@@ -8,7 +9,12 @@ from pathlib import Path
 from random import Random
 from types import ModuleType
 
+import numpy as np
 import pytest
+
+from cupola.errors import CupolaError
+from cupola.runs import checkpoints
+from cupola.runs.files import Folder
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.append(str(ROOT))  # the attacks are no part of the package
@@ -161,3 +167,16 @@ def test_json_is_damaged_in_many_ways() -> None:
     assert any(b"1e400" in text for text in texts)
     assert any(b"\\ud800" in text for text in texts)
     assert any(text.count(b"[" * 1000) for text in texts)
+
+
+def test_a_forged_checkpoint_has_the_right_check_values(tmp_path: Path) -> None:
+    """Else the attack would only try the checksum, again and again."""
+    folder, seen = Folder(tmp_path), set()
+    for seed in range(40):
+        arrays = {"a": np.arange(4.0), "b": np.ones((2, 2), np.float32)}
+        checkpoints.write(folder, checkpoints.Checkpoint(3, arrays), keep=1)
+        mutate.forge(Random(seed), tmp_path / "00000003.safetensors")
+        with contextlib.suppress(CupolaError):  # of another iteration than its name
+            found = checkpoints.read(folder, "00000003.safetensors")
+            seen.add(tuple((k, v.dtype.str, v.shape) for k, v in sorted(found.arrays.items())))
+    assert len(seen) > 8
