@@ -147,7 +147,7 @@ def test_a_sink_without_room_does_not_cost_the_iteration(tmp_path, tiny, monkeyp
     assert_saved_to_the_last_iteration(run)
 
 
-def test_a_signal_that_is_ignored_stays_ignored():
+def test_a_closed_terminal_that_is_ignored_stays_ignored():
     """As `nohup` asks for."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
@@ -157,6 +157,18 @@ def test_a_signal_that_is_ignored_stays_ignored():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
     finally:
         signal.signal(signal.SIGHUP, before)
+
+
+def test_ctrl_c_stops_also_what_a_shell_started_in_the_background():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with stop_requests() as stopping:
+            signal.raise_signal(signal.SIGINT)
+            assert stopping.is_set()
+            assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL  # a second one ends at once
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def test_every_request_stops_and_the_handlers_come_back():

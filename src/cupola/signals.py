@@ -14,23 +14,22 @@ REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def stop_requests() -> Iterator[threading.Event]:
     """An event that Ctrl-C, a termination signal or a closed terminal sets.
 
-    A second signal ends at once. A signal that is ignored (nohup) stays ignored.
+    A second signal ends at once. A closed terminal that is to be ignored (nohup) stays ignored;
+    shells let what they start in the background ignore Ctrl-C, but whoever sends it means it.
     """
     stopping = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stopping
         return
 
-    before = {
-        number: handler
-        for number in REQUESTS
-        if (handler := signal.getsignal(number)) not in (signal.SIG_IGN, None)
-    }
+    before = {number: signal.getsignal(number) for number in REQUESTS}
+    if before[signal.SIGHUP] == signal.SIG_IGN:
+        del before[signal.SIGHUP]
 
     def ask(number: int, frame: object) -> None:
         stopping.set()
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_DFL if handler == signal.SIG_IGN else handler)
 
     for number in before:
         signal.signal(number, ask)
