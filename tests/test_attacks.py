@@ -115,6 +115,7 @@ def stand_in(name: str, attack) -> ModuleType:
     return module
 
 
+@pytest.mark.filterwarnings("ignore:os.fork")  # what it forks here computes nothing
 def test_a_campaign_counts_survivals_failures_hangs_and_deaths(tmp_path, monkeypatch) -> None:
     def attack(random: Random, place) -> None:
         seed = int(place.root.name.split("-")[-1])

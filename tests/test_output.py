@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,29 +33,51 @@ def command(run: Path, tiny_args: list[str], *more: str) -> list[str]:
     return [sys.executable, "-m", "cupola", *train]
 
 
+def lines(run: Path) -> int:
+    """Of the metrics, while a training writes them."""
+    file = run / "metrics.jsonl"
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
 def wait_for_lines(run: Path, count: int) -> None:
     deadline = time.monotonic() + 120
-    while len(RunDirectory(run).metrics()) < count:
+    while lines(run) < count:
         assert time.monotonic() < deadline
         time.sleep(0.05)
 
 
+@contextlib.contextmanager
+def started(args: list[str], **options: Any) -> Iterator[subprocess.Popen[bytes]]:
+    """A program that does not outlive a test that fails."""
+    with subprocess.Popen(args, **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def newest(run: Path) -> checkpoints.Checkpoint:
+    found, faults = checkpoints.newest(RunDirectory(run).checkpoints)
+    assert found is not None, faults
+    return found
+
+
 def assert_saved_to_the_last_iteration(run: Path) -> None:
     done = len(RunDirectory(run).metrics())
-    assert checkpoints.iterations(run / "checkpoints") == [done]
-    assert checkpoints.newest(run / "checkpoints")[0] == done
+    assert checkpoints.iterations(RunDirectory(run).checkpoints) == [done]
+    assert newest(run).iteration == done
 
 
 def test_ctrl_c_behind_a_dead_pipe(tmp_path, tiny_args):
     """`cupola train ... 2>&1 | tee log`, where Ctrl-C ends tee too."""
     run = tmp_path / "run"
-    with subprocess.Popen(
+    with started(
         command(run, tiny_args, *ENDLESS), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         assert process.stdout is not None
         assert b"return" in process.stdout.readline()
         process.stdout.close()
-        reached = len(RunDirectory(run).metrics())
+        reached = lines(run)
         time.sleep(2.5)  # in which a line is due
         wait_for_lines(run, reached + 1)
         process.send_signal(signal.SIGINT)
@@ -68,7 +90,7 @@ def test_a_closed_terminal_is_a_request_to_stop(tmp_path, tiny_args):
     terminal, inside = pty.openpty()
     owning = "import fcntl, os, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
     owning += " os.execv(sys.argv[1], sys.argv[1:])"
-    with subprocess.Popen(
+    with started(
         [sys.executable, "-c", owning, *command(run, tiny_args, *ENDLESS)],
         stdin=inside,
         stdout=inside,
@@ -77,7 +99,9 @@ def test_a_closed_terminal_is_a_request_to_stop(tmp_path, tiny_args):
     ) as process:
         os.close(inside)
         os.set_blocking(terminal, False)
-        while not RunDirectory(run).metrics():
+        deadline = time.monotonic() + 120
+        while not lines(run):
+            assert time.monotonic() < deadline
             time.sleep(0.05)
             with contextlib.suppress(BlockingIOError):
                 os.read(terminal, 65536)
@@ -97,8 +121,7 @@ def test_a_training_without_a_place_to_print_is_the_same_training(
     assert child.returncode == 0
     other = cupola.train("cup", "ProbeRegulator", out=tmp_path / "other", **tiny)
     assert RunDirectory(run).metrics() == other.metrics
-    newest = (checkpoints.newest(path / "checkpoints")[1] for path in (run, tmp_path / "other"))
-    ours, theirs = newest
+    ours, theirs = (newest(path).arrays for path in (run, tmp_path / "other"))
     assert all(ours[name].tobytes() == theirs[name].tobytes() for name in theirs)
 
 
@@ -123,7 +146,7 @@ def test_a_checkpoint_comes_before_its_iteration_is_told(tmp_path, tiny):
     run, seen = tmp_path / "run", {}
 
     def listener(metrics, timings):
-        seen[metrics["iteration"]] = checkpoints.iterations(run / "checkpoints")
+        seen[metrics["iteration"]] = checkpoints.iterations(RunDirectory(run).checkpoints)
         if metrics["iteration"] == 4:
             signal.raise_signal(signal.SIGHUP)
 

@@ -406,5 +406,5 @@ def test_relative_violations_are_alike_for_costs_of_any_size():
     assert np.isnan(relative_violation(jnp.array([jnp.nan]), jnp.array([1.0])))[0]
     config = dataclasses.replace(STEADY, aim=0.5)  # of the limits 10 and 20
     _, _, after, _ = update(config, costs=(10.0, 5.0))
-    # P + I = v + 0.02 v, with violations v of 0.5 and -0.5.
-    np.testing.assert_allclose(after.nu, [1.02 * 0.5, 0.0], atol=1e-6)
+    # P + I = 2 v + 0.04 v, with violations v of 0.5 and -0.5.
+    np.testing.assert_allclose(after.nu, [2.04 * 0.5, 0.0], atol=1e-6)

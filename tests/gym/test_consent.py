@@ -180,7 +180,9 @@ def test_worker_processes_do_not_import_from_the_working_directory(tmp_path, mon
     task = made.make(1, ("cost",))
     task.reset(0)
     task.close()
-    with worker.start(tmp_path / "no-sweep", "cell", tmp_path / "log") as process:
+    logs = tmp_path / "no-sweep" / "logs"
+    logs.mkdir(parents=True)
+    with worker.start(logs.parent, "cell") as process:
         process.wait(60)
-    assert "does not hold a sweep" in (tmp_path / "log").read_text()
+    assert "does not hold a sweep" in (logs / "cell.log").read_text()
     assert not (tmp_path / MARKER).exists()

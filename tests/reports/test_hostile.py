@@ -23,6 +23,7 @@ from cupola.reports.charts import save
 from cupola.reports.formats import Entry, Table
 from cupola.reports.page import write_report
 from cupola.reports.results import Results, RunResult
+from cupola.runs.files import Folder
 
 SCRIPT = "</script><script>alert(1)</script>"
 IMAGE = "\"><img src=x onerror='alert(1)'>"
@@ -141,7 +142,7 @@ def test_tables_hold_text_not_formulas_links_or_markup() -> None:
 def test_figures_of_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
     written: list[Path] = []
     for name in ("a/b", "a:b"):
-        written += save(matplotlib.pyplot.figure(), tmp_path, name, written)
+        written += save(matplotlib.pyplot.figure(), Folder(tmp_path), name, written)
     assert [path.name for path in written] == ["a_b.png", "a_b.svg", "a_b_.png", "a_b_.svg"]
     assert all(path.is_file() for path in written)
 
