@@ -255,7 +255,7 @@ def resume(
         run.lock()
         config = RunConfig.of(run)
         options = config.options
-        saved = None if restart else run.recover(options.iterations, options.checkpoint_every)
+        saved = None if restart else run.recover(options.iterations)
         sinks = make_sinks(options.sinks)
         factory = task_of(config, task=task, env=env, cost=cost, threads=options.engine_threads)
         trainer = Trainer(config, factory)
