@@ -275,7 +275,7 @@ def resume(
         require_consent(trust, "this run", effects_of_sinks(options.sinks))
         threads = options.engine_threads
         factory = task_of(config, task=task, env=env, cost=cost, threads=threads, trust=trust)
-        saved = None if restart else run.recover(options.iterations, options.checkpoint_every)
+        saved = None if restart else run.recover(options.iterations)
         sinks = make_sinks(options.sinks)
         trainer = Trainer(config, factory)
         with closed_on_error(trainer):

@@ -191,10 +191,16 @@ def test_a_run_whose_checkpoints_are_all_damaged_asks_too(run, command):
     assert command("resume", run, "--restart")[0] == 0
 
 
-def test_a_run_killed_before_its_first_checkpoint_begins_again(run, probe_run):
-    shutil.rmtree(run / "checkpoints")
-    for name in ("metrics.jsonl", "timings.jsonl"):
-        edit(run / name, lambda lines: lines[:1])
+@pytest.mark.parametrize("done", [1, 2, 6])
+def test_a_run_killed_before_its_first_checkpoint_begins_again(probe_run, tmp_path, done):
+    """Also right before it, when the line of its iteration is there."""
+    run = tmp_path / "run"
+    with RunDirectory.open(probe_run) as whole:
+        records, timings, config = whole.metrics(), whole.timings(), whole.config()
+    with RunDirectory.create(run, config) as killed:
+        killed.rewind(0)
+        for record, times in list(zip(records, timings, strict=True))[:done]:
+            killed.log(record, times)
     assert cupola.resume(run).finished
     assert (run / "metrics.jsonl").read_bytes() == (probe_run / "metrics.jsonl").read_bytes()
 

@@ -272,7 +272,7 @@ def pretend_training(path: Path) -> None:
     [sink] = make_sinks(["tensorboard"])
     iteration = 0
     try:
-        saved = run.recover(5, 2)
+        saved = run.recover(5)
         iteration = saved.iteration if saved else 0
         total = saved.arrays["total"] if saved else np.zeros(3)
         run.rewind(iteration)

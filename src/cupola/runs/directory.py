@@ -33,6 +33,8 @@ FORMAT = 4
 """Of config.json, lines and checkpoints; raised by 1 when old runs can no longer be read."""
 CHECKED_SINCE = 4
 """The first format whose lines have check values."""
+UNSAVED = ".nothing-saved-yet"
+"""In checkpoints/ until the first one is written: without it and without any, some are lost."""
 LOCK = ".lock"
 LOCK_SECONDS = 1.0
 """How long to wait for the lock: what holds it may be dying."""
@@ -169,7 +171,7 @@ class RunDirectory:
 
     # --- Going on ---
 
-    def recover(self, iterations: int, checkpoint_every: int) -> Checkpoint | None:
+    def recover(self, iterations: int) -> Checkpoint | None:
         """What a resumed training goes on from: the newest checkpoint whose metrics are whole.
 
         None is the beginning, where there is nothing to lose. A warning for each newer checkpoint
@@ -195,10 +197,9 @@ class RunDirectory:
                 if metrics.fault and iteration > done
                 else f"{self._metrics.path} does not fit the checkpoint of iteration {iteration}."
             )
-        if faults or metrics.fault:
-            reason = (faults or [metrics.fault])[0].rstrip(".")
-            raise self._refusal(f"{reason}, and no older checkpoint helps")
-        if done >= min(checkpoint_every, iterations) or checkpoints.misnamed(self.checkpoints):
+        if faults:
+            raise self._refusal(f"{faults[0].rstrip('.')}, and no older checkpoint helps")
+        if (done or metrics.fault) and not self.checkpoints.has(UNSAVED):
             self._warn_of([], 0)
             raise self._refusal(f"{self.path} has {done} iterations of metrics and no checkpoint")
         return None
@@ -250,6 +251,8 @@ class RunDirectory:
         """Forget what was logged after ``iteration``, so that it can be logged again."""
         with self.writing():
             self.checkpoints.make()
+            if iteration == 0:
+                self.checkpoints.write(UNSAVED, b"")
             for newer in checkpoints.iterations(self.checkpoints):
                 if newer > iteration:
                     self.checkpoints.remove(checkpoints.name_of(newer))
@@ -269,6 +272,7 @@ class RunDirectory:
             self._timings.sync()
             found = Checkpoint(iteration, arrays, self._metrics.check)
             checkpoints.write(self.checkpoints, found, keep)
+            self.checkpoints.remove(UNSAVED)
 
     def close(self) -> None:
         self._metrics.close()
