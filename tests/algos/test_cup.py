@@ -408,3 +408,10 @@ def test_relative_violations_are_alike_for_costs_of_any_size():
     _, _, after, _ = update(config, costs=(10.0, 5.0))
     # P + I = 2 v + 0.04 v, with violations v of 0.5 and -0.5.
     np.testing.assert_allclose(after.nu, [2.04 * 0.5, 0.0], atol=1e-6)
+
+
+def test_the_projection_keeps_its_learning_rate_where_alpha_measures_the_improvement():
+    progress = jnp.float32(0.9)
+    rate = STEADY.learning_rate
+    assert float(cup.projection_rate(STEADY, progress)) == pytest.approx(rate)
+    assert float(cup.projection_rate(cup.PAPER, progress)) == pytest.approx(0.1 * rate, rel=1e-5)

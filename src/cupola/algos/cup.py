@@ -323,7 +323,7 @@ def project(
         target,
         orders,
         config,
-        learning_rate(config, batch.progress, "policy"),
+        projection_rate(config, batch.progress),
         divergence=kl_to(samples.obs, *reference),
         delta=config.projection_delta,
         next_nu=costs.next_nu,
@@ -336,6 +336,14 @@ def project(
         end = end._replace(policy_opt=descent.opt_state)
     report = {"kl_project": descent.kl, "epochs_project": descent.epochs}
     return Stepped(end, report, descent.epochs, descent.trace)
+
+
+def projection_rate(config: Config, progress: jax.Array) -> jax.Array:
+    """Learning rate of step 2. Where alpha measures the improvement, the projection's minimum moves
+    towards pi_{k+1/2} as the improvement's rate falls; a rate that fell too would not reach it."""
+    if config.projection_scale == "improvement":
+        return jnp.full_like(progress, config.learning_rate)
+    return learning_rate(config, progress, "policy")
 
 
 class Target(NamedTuple):
