@@ -9,7 +9,8 @@ A file is a kind if it has
   or in children only (`programs.fork`);
 - `COUNTS`: what a try is, for the totals: a kill, a mutant, a command or an attack;
 - `ALONE = True`, where its tries come one at a time, all in one process;
-- `prepare(library)`, where a warm kind needs references: they are trained before anything else;
+- `prepare(library)`, where it needs references: they are trained before the clock starts (a warm
+  kind cannot train them later);
 - `attack(random, place)`: one try; raises `Failed` where cupola did not survive.
 """
 

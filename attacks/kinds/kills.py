@@ -15,6 +15,11 @@ from attacks.verdicts import Failed, check_manners, require
 SHARE, SECONDS, WARM, COUNTS = 8.0, 120.0, False, "kill"
 
 
+def prepare(library: Path) -> None:
+    for subject in SUBJECTS:  # other kinds use them as well
+        reference(library, subject)
+
+
 def attack(random: Random, place: Place) -> None:
     subject = random.choice(SUBJECTS)
     whole, run = reference(place.library, subject), place.work / "run"
