@@ -84,7 +84,7 @@ def arguments() -> argparse.Namespace:
     names = kinds.load()
     if asked.list:
         for name, kind in names.items():
-            print(f"{name:14} {kind.SHARE:4.0f} %  {tables.first_line(kind)}")
+            print(f"{name:14} {kind.SHARE:4.0f}  {tables.first_line(kind)}")
         sys.exit(0)
     for name in asked.only or ():
         if name not in names:

@@ -3,7 +3,7 @@
 A file is a kind if it has
 
 - a docstring: its first line is shown;
-- `SHARE`: its part of the time of a campaign, in per cent;
+- `SHARE`: its part of the time of a campaign, relative to the others;
 - `SECONDS`: what takes longer hangs;
 - `WARM`: whether it runs cupola within the process of the attack (`programs.call`), which is quick,
   or in children only (`programs.fork`);

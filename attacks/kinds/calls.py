@@ -1,4 +1,4 @@
-"""kill -9 before or after one call to the file system, each in its turn, then resume."""
+"""kill -9 before or after a random call to the file system, then resume: the same, bit for bit."""
 
 from __future__ import annotations
 
