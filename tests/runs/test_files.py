@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -177,3 +178,12 @@ def test_the_name_of_a_temporary_file(tmp_path, monkeypatch):
     Folder(tmp_path).write("file", b"data")
     assert [is_stale(name) for name in (*seen, "file", ".file.tmp")] == [True, False, False]
     assert files.Folder(tmp_path).names() == seen
+
+
+def test_a_small_file_takes_little_memory_whatever_its_bound(tmp_path):
+    """Python's read(n) takes n bytes before it reads."""
+    (tmp_path / "small").write_bytes(b"abc")
+    tracemalloc.start()
+    assert Folder(tmp_path).read("small", 2**32) == b"abc"
+    assert tracemalloc.get_traced_memory()[1] < 2**20
+    tracemalloc.stop()

@@ -1,5 +1,6 @@
 """Experiment files: the cells they mean, and one sentence for every mistake."""
 
+import os
 import re
 from pathlib import Path
 
@@ -75,6 +76,12 @@ def test_a_missing_task_is_left_to_its_cell(tmp_path: Path) -> None:
 
 
 MISTAKES = {
+    "deep": ("x = " + "[" * 2000 + "]" * 2000, "is not valid TOML"),
+    "digits": ("seeds = " + "9" * 5000, "is not valid TOML"),
+    "many": (
+        'algorithms = ["cup"]\ntasks = ["HopperSpeed"]\nseeds = 1000000000000',
+        "more than 100000 cells",
+    ),
     "misspelt key": (
         START.replace("algorithms", "algoritms"),
         "unknown key 'algoritms': did you mean 'algorithms'?",
@@ -134,8 +141,14 @@ def test_a_mistake_is_one_sentence_that_names_the_file(tmp_path: Path, mistake: 
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(CupolaError, match="cannot read the experiment file"):
+    with pytest.raises(CupolaError, match=r"there is no file .*nothing\.toml"):
         read(tmp_path / "nothing.toml")
+
+
+def test_a_file_that_is_a_pipe(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    with pytest.raises(CupolaError, match="not a regular file"):
+        read(tmp_path / "pipe.toml")
 
 
 def test_the_committed_experiments() -> None:

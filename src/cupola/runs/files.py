@@ -108,12 +108,12 @@ class Folder:
         """All of a file; None where there is none."""
         try:
             with self._reading(name) as file:
-                data = file.read(bound + 1)
+                size = os.fstat(file.fileno()).st_size
+                if size <= bound:  # read(bound) would take that much memory for any file
+                    return file.read(size)
         except FileNotFoundError:
             return None
-        if len(data) > bound:
-            raise CupolaError(f"{self.path / name} is too large: more than {bound} bytes.")
-        return data
+        raise CupolaError(f"{self.path / name} is too large: more than {bound} bytes.")
 
     def lines(self, name: str) -> Iterator[bytes]:
         """The lines of a file with their ends, none longer than MAX_LINE + 1."""

@@ -21,6 +21,7 @@ A field is one of `RunOptions` or of the algorithm's `Config`, or `preset`, or `
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
 import tomllib
 from collections.abc import Iterable
@@ -31,8 +32,11 @@ from typing import Any, NamedTuple
 from cupola.algos import load_algorithm
 from cupola.config import RunOptions
 from cupola.errors import CupolaError, unknown
+from cupola.runs.files import MAX_RECORD, read_file
 from cupola.sweeps.cells import SPECIAL_FIELDS, Cell, Experiment, Fields, cell_name, slug
 
+MAX_CELLS = 100_000
+"""Cells of a sweep."""
 KEYS = (
     *("name", "iterations", "algorithms", "tasks", "seeds", "evaluation_episodes"),
     *("shared", "grid", "override", "resources"),
@@ -52,12 +56,10 @@ class Variant(NamedTuple):
 def read(path: Path) -> Experiment:
     """The experiment of a TOML file; a sentence that names the file where something is wrong."""
     try:
-        text = path.read_text()
-        record = tomllib.loads(text)
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "not a text file"
-        raise CupolaError(f"cannot read the experiment file {path} ({reason}).") from None
-    except tomllib.TOMLDecodeError as error:
+        record = tomllib.loads(read_file(path, MAX_RECORD).decode())
+    except UnicodeDecodeError:
+        raise CupolaError(f"cannot read the experiment file {path} (not a text file).") from None
+    except (ValueError, RecursionError) as error:
         raise CupolaError(f"{path} is not valid TOML: {error}.") from None
     try:
         return parse(record, slug(path.stem))
@@ -86,11 +88,12 @@ def parse(record: Fields, default_name: str) -> Experiment:
     for task in tasks:
         if not isinstance(task, str):
             raise CupolaError(f"tasks must be names, not {task!r}.")
+    chosen = seeds(record["seeds"])
+    if math.prod(map(len, (variants, tasks, chosen, *grid.values()))) > MAX_CELLS:
+        raise CupolaError(f"there are more than {MAX_CELLS} cells: list fewer in one sweep.")
     cells = [
         make_cell(one, task, seed, dict(zip(grid, values, strict=True)), shared)
-        for one, task, *values, seed in product(
-            variants, tasks, *grid.values(), seeds(record["seeds"])
-        )
+        for one, task, *values, seed in product(variants, tasks, *grid.values(), chosen)
     ]
     cells = override(cells, listed(record.get("override", []), "override", may_be_empty=True))
     refuse_duplicates(cells)
@@ -134,7 +137,7 @@ def listed(value: Any, key: str, may_be_empty: bool = False) -> list[Any]:
 def seeds(value: Any) -> list[int]:
     """`5` means 0 to 4."""
     if isinstance(value, int) and not isinstance(value, bool):
-        value = list(range(value))
+        value = list(range(min(value, MAX_CELLS + 1)))
     found = listed(value, "seeds")
     for seed in found:
         if not isinstance(seed, int) or isinstance(seed, bool):
