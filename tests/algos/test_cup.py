@@ -381,15 +381,42 @@ def test_costs_are_weighted_by_time_where_their_limit_is_discounted():
     np.testing.assert_allclose(after.cost_variance, weighted.var(0), rtol=1e-4)
 
 
-def test_no_step_leaves_its_trust_region():
+@pytest.mark.parametrize("overshoot", [1.0, 4.0])
+def test_no_step_leaves_its_trust_region(overshoot):
     """However far a descent would go: the KL is looked at within an epoch, and it is shortened."""
-    wild = dataclasses.replace(STEADY, learning_rate=0.3, nu_init=5.0)
+    wild = dataclasses.replace(STEADY, learning_rate=0.3, nu_init=5.0, overshoot=overshoot)
     _, _, _, metrics = update(wild, costs=(15.0, 60.0), nu=(5.0, 5.0))
     assert 0 < float(metrics["kl_improve"]) <= 1.2 * wild.delta + 1e-6
     assert 0 < float(metrics["kl_project"]) <= 1.2 * wild.projection_delta + 1e-6
     loose = dataclasses.replace(wild, check_every=0)
     _, _, _, metrics = update(loose, costs=(15.0, 60.0), nu=(5.0, 5.0))
     assert float(metrics["kl_improve"]) > 1.5 * wild.delta
+
+
+def test_a_step_that_sees_the_whole_batch_gains_more_within_the_same_trust_region():
+    """An advantage that is a hundredth signal: the gain on fresh samples, of steps whose KL to the
+    policy is the same. At the first look beyond delta a step knows little of the batch."""
+    size = 4000
+    base = dataclasses.replace(
+        STEADY, batch_size=size, epochs=10, delta=0.002, check_every=1, learning_rate=1e-3
+    )
+    gains = {}
+    for overshoot in (1.0, 4.0):
+        algorithm = make(dataclasses.replace(base, overshoot=overshoot))
+        learner = algorithm.init(jax.random.key(0))
+        seen, fresh = (
+            with_signal(make_samples(learner.policy, size, seed), seed) for seed in (1, 2)
+        )
+        end, metrics = algorithm.learn(learner, seen, make_batch((0.0, 0.0)), jax.random.key(1), 1)
+        assert 0.75 * base.delta < float(metrics["kl_improve"]) < 1.21 * base.delta
+        gains[overshoot] = float(jnp.mean((ratio(end.policy, fresh) - 1) * fresh.adv_r))
+    assert gains[4.0] > 1.5 * gains[1.0]
+
+
+def with_signal(samples: Samples, seed: int) -> Samples:
+    noise = np.random.default_rng([seed, 7]).normal(size=len(samples.obs))
+    signal = np.asarray(samples.actions[:, 0] * samples.obs[:, 0])
+    return samples._replace(adv_r=jnp.asarray(noise + 0.1 * signal))
 
 
 def test_the_projections_own_adam_leaves_the_improvements_alone():

@@ -102,6 +102,9 @@ class MinibatchConfig(OnPolicyConfig):
     check_every: int = 0
     """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
     looked at once per epoch and nothing is shortened."""
+    overshoot: float = 1.0
+    """A step ends at a look that finds the KL beyond this many times delta, and is then shortened
+    (check_every above 0). With 1 it ends after a few minibatches, which are mostly noise."""
     max_grad_norm: float = 40.0
     """Bound on the norm of the policy's gradient."""
 
@@ -115,6 +118,10 @@ class MinibatchConfig(OnPolicyConfig):
         check(self.epochs >= 1, f"epochs must be at least 1, not {self.epochs}.")
         check_positive(self, "delta", "max_grad_norm")
         check_not_negative(self, "check_every")
+        check(
+            1 <= self.overshoot < math.inf,
+            f"overshoot must be a number of at least 1, not {self.overshoot}.",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

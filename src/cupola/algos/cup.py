@@ -329,8 +329,8 @@ def project(
         next_nu=costs.next_nu,
         active=costs.active,
     )
-    cut_short = descent.kl > (config.projection_delta or config.delta)
-    state = config.multiplier_rule().settle(before, half.multiplier_state, cut_short)
+    rule = config.multiplier_rule()
+    state = rule.settle(before, half.multiplier_state, descent.cut_short)
     end = half._replace(policy=descent.policy, nu=descent.nu, multiplier_state=state)
     if not own:
         end = end._replace(policy_opt=descent.opt_state)

@@ -186,11 +186,13 @@ class Descent(NamedTuple):
     kl: jax.Array  # [], mean KL that the stopping rule saw last
     epochs: jax.Array  # [], epochs taken or begun
     trace: jax.Array  # [looks], kl at each look at it; NaN where there was none
+    cut_short: jax.Array  # [] bool: did the divergence end it, beyond delta?
 
 
 def begin(policy: nets.Policy, opt_state: optax.OptState, nu: jax.Array) -> Descent:
     dtype = policy.mean[-1][1].dtype
-    return Descent(policy, opt_state, nu, jnp.zeros((), dtype), jnp.int32(0), jnp.zeros(0, dtype))
+    kl, trace = jnp.zeros((), dtype), jnp.zeros(0, dtype)
+    return Descent(policy, opt_state, nu, kl, jnp.int32(0), trace, jnp.bool(False))
 
 
 def descend(
@@ -207,16 +209,19 @@ def descend(
     next_nu: Callable[[jax.Array, nets.Policy], jax.Array] = lambda nu, policy: nu,
     active: jax.Array | bool = True,
 ) -> Descent:
-    """Adam on ``data`` (leaves [B, ...]) until a look at the divergence finds it above delta.
+    """Adam on ``data`` (leaves [B, ...]) until a look at the divergence finds it too large.
 
     ``orders`` [E, count, minibatch] say which samples each step takes. The divergence is looked at
-    after every epoch, or every `check_every` minibatches; then a descent that ends beyond
-    `BEYOND` delta is shortened to that. ``next_nu`` gives the multipliers after each look. Where
-    not ``active``, nothing is done. Without a bound (delta = inf) the divergence is only taken at
-    the end.
+    after every epoch and ends the descent beyond delta. Or it is looked at every `check_every`
+    minibatches and ends it beyond `overshoot` delta; a descent beyond `BEYOND` delta is then
+    shortened to that. Its direction is better the more of the batch it has seen: Adam's first
+    steps are long, and those of a few minibatches. ``next_nu`` gives the multipliers after each
+    look. Where not ``active``, nothing is done. Without a bound (delta = inf) the divergence is
+    only taken at the end.
     """
     delta = delta or config.delta
     bounded = delta < math.inf
+    reach = delta * config.overshoot if config.check_every else delta
     optimiser = adam(config.max_grad_norm)
     orders, looks = between_looks(orders, config.check_every)
 
@@ -229,10 +234,11 @@ def descend(
         policy, opt_state, _ = epoch(at, reported, optimiser, data, orders[state.epochs], rate)
         kl = divergence(policy) if bounded else state.kl
         trace = state.trace.at[state.epochs].set(kl) if bounded else state.trace
-        return Descent(policy, opt_state, next_nu(state.nu, policy), kl, state.epochs + 1, trace)
+        nu, count = next_nu(state.nu, policy), state.epochs + 1
+        return Descent(policy, opt_state, nu, kl, count, trace, kl > delta)
 
     def goes_on(state: Descent) -> jax.Array:
-        return active & (state.epochs < len(orders)) & (state.kl <= delta)
+        return active & (state.epochs < len(orders)) & (state.kl <= reach)
 
     start = start._replace(trace=jnp.full(len(orders), jnp.nan, start.kl.dtype))
     end = jax.lax.while_loop(goes_on, one_stretch, start)  # its epochs are stretches here
