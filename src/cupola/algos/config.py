@@ -15,6 +15,9 @@ from cupola.core import multipliers
 from cupola.core.advantages import Scaling, TimeLimit
 from cupola.core.multipliers import MultiplierRule
 
+SIZES = ("batch_size", "num_envs", "critic_memory", "pid_delay")
+"""What memory bounds (`cupola.memory`). All other whole numbers count what compiled loops do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnPolicyConfig:
@@ -65,6 +68,9 @@ class OnPolicyConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
+        for name, value in vars(self).items():
+            counts = isinstance(value, int) and name not in SIZES
+            check(not counts or value < 2**31, f"{name} must be smaller than 2^31, not {value}.")
         check(self.batch_size >= 1, "batch_size must be at least 1.")
         check(self.num_envs >= 1, "num_envs must be at least 1.")
         check(
