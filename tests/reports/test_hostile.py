@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import io
+import os
 import re
 import subprocess
 import sys
@@ -147,22 +148,36 @@ def test_figures_of_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
     assert all(path.is_file() for path in written)
 
 
-def test_settings_of_matplotlib_in_the_working_directory_are_not_used(tmp_path: Path) -> None:
-    """With them LaTeX would run."""
+SETTINGS = "text.usetex: True\ntext.latex.preamble: \\input{x}\nbackend: module://evil\n"
+
+
+@pytest.mark.parametrize("kind", ["settings", "pipe"])
+def test_settings_of_matplotlib_in_the_working_directory_are_not_read(tmp_path, kind) -> None:
+    """With them LaTeX would run, or a module of the working directory; a pipe never ended."""
     (tmp_path / "curves.csv.gz").write_bytes(curves.encode(results("a")))
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
-    settings = "text.usetex: True\ntext.latex.preamble: \\input{x}\nbackend: module://evil\n"
-    (tmp_path / "here" / "matplotlibrc").write_text(settings)
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "here" / "matplotlibrc")
+    else:
+        (tmp_path / "here" / "matplotlibrc").write_text(SETTINGS)
     for place in ("here", "there"):
-        command = [sys.executable, "-m", "cupola", "report", "../curves.csv.gz", "--out", "r.html"]
-        subprocess.run(command, cwd=tmp_path / place, check=True, capture_output=True)
-    figures = [
-        sorted((tmp_path / place / "r" / "figures").iterdir()) for place in ("here", "there")
-    ]
-    assert len(figures[0]) == 6
+        command = [sys.executable, "-P", "-m", "cupola", "report", "../curves.csv.gz"]
+        folder = tmp_path / place
+        subprocess.run([*command, "--out", "r.html"], cwd=folder, check=True, timeout=200)
+        subprocess.run([sys.executable, "-P", "-c", THEORY], cwd=folder, check=True, timeout=200)
+    figures = [sorted((tmp_path / place).rglob("*.??g")) for place in ("here", "there")]
+    assert len(figures[0]) == 7
     for ours, theirs in zip(*figures, strict=True):
         assert ours.read_bytes() == theirs.read_bytes()
+
+
+THEORY = """
+from pathlib import Path
+from cupola.theory import report
+found = report.make(2, 0, lambda *_: None)
+Path("theory.png").write_bytes(found.figures["tightness-lambda.png"])
+"""
 
 
 def test_a_task_that_looks_like_mathematics_can_be_diagnosed(monkeypatch) -> None:

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
+from cupola.drawing import own_settings
 from cupola.errors import CupolaError
 from cupola.theory import counterexample, exact, figures, lp, study
 from cupola.theory.study import Progress, Race, Study
@@ -21,6 +22,7 @@ RACE_SIZE = 25
 LAMBDA = 0.9
 """Of the one race that weights states by d^lambda with lambda > 0."""
 BINS = 10
+DISTANCE = "mean D_TV of the two policies"
 
 
 class Report(NamedTuple):
@@ -62,11 +64,13 @@ def make(cases: int, seed: int, progress: Progress) -> Report:
         "tightness_by_lambda": by_lambda,
         "tightness_by_distance": by_distance,
     }
-    pictures = {
-        "tightness-lambda.png": figures.tightness(by_lambda, "lambda"),
-        "tightness-distance.png": figures.tightness(by_distance, "mean D_TV of the two policies"),
-        "exact-cup.png": figures.paths([race for race in races if race.cmdp.limits.shape[1] == 1]),
-    }
+    single = [race for race in races if race.cmdp.limits.shape[1] == 1]
+    with own_settings(text_parse_math=True):  # powers of ten along the axes; no name of others
+        pictures = {
+            "tightness-lambda.png": figures.tightness(by_lambda, "lambda"),
+            "tightness-distance.png": figures.tightness(by_distance, DISTANCE),
+            "exact-cup.png": figures.paths(single),
+        }
     return Report(record, found, pictures)
 
 
