@@ -103,9 +103,30 @@ def test_the_browser_is_told_to_run_our_script_alone(tmp_path: Path) -> None:
     [script] = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline';"
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;"
+        " style-src 'unsafe-inline';"
         f" script-src 'sha256-{digest}'\"" in text
     )
+
+
+TAKE = "document.title = 'taken'"
+INJECTED = f"""<script>{TAKE}</script><img src="x" onerror="{TAKE}">
+<base href="http://192.0.2.1/"><iframe srcdoc="<script>parent.{TAKE}</script>"></iframe></body>"""
+
+
+def test_the_browser_refuses_what_is_not_ours(tmp_path: Path, browser) -> None:
+    """Even if a name became markup, it could do nothing."""
+    page = tmp_path / "report.html"
+    write_report(results("a"), page)
+    page.write_text(page.read_text().replace("</body>", INJECTED))
+    browser.messages.clear()
+    browser.open(page)
+    assert browser.ask("document.querySelectorAll('#curves path.line').length") > 0  # ours runs
+    assert browser.ask("document.title") != "taken"
+    assert browser.ask("document.baseURI").startswith("file:")
+    refused = [text for text in browser.messages if "Content Security Policy" in text]
+    browser.messages.clear()  # the browser is that of other tests too
+    assert len(refused) >= 4
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
@@ -174,9 +195,9 @@ def test_settings_of_matplotlib_in_the_working_directory_are_not_read(tmp_path, 
 
 THEORY = """
 from pathlib import Path
-from cupola.theory import report
-found = report.make(2, 0, lambda *_: None)
-Path("theory.png").write_bytes(found.figures["tightness-lambda.png"])
+from cupola.theory import figures
+curve = {"x": [0.1, 0.9], "median": [0.5, 0.7]}
+Path("theory.png").write_bytes(figures.tightness({"Lemma | printed": curve}, "lambda"))
 """
 
 

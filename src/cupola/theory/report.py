@@ -6,7 +6,6 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from cupola.drawing import own_settings
 from cupola.errors import CupolaError
 from cupola.theory import counterexample, exact, figures, lp, study
 from cupola.theory.study import Progress, Race, Study
@@ -65,12 +64,11 @@ def make(cases: int, seed: int, progress: Progress) -> Report:
         "tightness_by_distance": by_distance,
     }
     single = [race for race in races if race.cmdp.limits.shape[1] == 1]
-    with own_settings(text_parse_math=True):  # powers of ten along the axes; no name of others
-        pictures = {
-            "tightness-lambda.png": figures.tightness(by_lambda, "lambda"),
-            "tightness-distance.png": figures.tightness(by_distance, DISTANCE),
-            "exact-cup.png": figures.paths(single),
-        }
+    pictures = {
+        "tightness-lambda.png": figures.tightness(by_lambda, "lambda"),
+        "tightness-distance.png": figures.tightness(by_distance, DISTANCE),
+        "exact-cup.png": figures.paths(single),
+    }
     return Report(record, found, pictures)
 
 
