@@ -197,3 +197,12 @@ def test_a_small_gamma_trains_also_where_no_episode_begins_in_a_batch(tmp_path, 
     run = cupola.train(algo, "PointGoal1", limits=0.5, out=tmp_path / "run", **fields)
     assert run.finished
     assert [line["episodes"] for line in run.metrics[1:]] == [0, 0]
+
+
+def test_a_clock_that_stands_still_stops_nothing(config, trained, monkeypatch):
+    monkeypatch.setattr("time.perf_counter", lambda: 5.0)
+    trainer = Trainer(config, task_of(config, threads=1))
+    metrics, timings = trainer.iterate()
+    trainer.close()
+    assert metrics == {k: v for k, v in trained.metrics[0].items() if k != "check"}
+    assert (timings["rollout_seconds"], timings["update_seconds"]) == (0, 0)

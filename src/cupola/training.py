@@ -134,7 +134,7 @@ class Trainer:
             "iteration": self.iteration,
             "rollout_seconds": collected - began,
             "update_seconds": updated - collected,
-            "steps_per_second": config.batch_size / (updated - began),
+            "steps_per_second": config.batch_size / max(updated - began, 1e-9),
         }
         return metrics, timings
 

@@ -150,9 +150,7 @@ def test_a_run_that_is_deleted_ends_with_a_sentence(probe_run, tmp_path):
 def contents(run: Path) -> dict[str, tuple[int, bytes]]:
     """By name: which file it is, and what it holds."""
     files = (path for path in run.rglob("*") if path.is_file())
-    return {
-        str(path.relative_to(run)): (path.stat().st_ino, path.read_bytes()) for path in files
-    }
+    return {str(path.relative_to(run)): (path.stat().st_ino, path.read_bytes()) for path in files}
 
 
 # --- Pipes and devices ---
