@@ -101,7 +101,7 @@ def test_only_costs_with_a_discounted_limit_are_endless_and_only_on_request():
 @pytest.mark.parametrize(("gamma", "first"), [(0.0, 1), (0.1, 60), (0.5, 3)])
 def test_weights_of_time_are_in_proportion_however_late_the_samples_are(critics, gamma, first):
     """0 and 0.1^60 are no float32 to divide by."""
-    samples = samples_of(critics, [False] * 3, [False] * 3)
+    samples = samples_of(critics, [False] * 3, [False] * 3, time_limit="bootstrap")
     late = samples._replace(times=first + jnp.arange(3))
     weights = time_weights(late, gamma, (True, False))
     assert jnp.allclose(weights[:, 0] / weights[0, 0], jnp.array([1.0, gamma, gamma**2]))
