@@ -222,7 +222,7 @@ def forge(random: Random, file: Path) -> None:
     iteration, arrays = found.iteration, dict(found.arrays)
     name = random.choice(list(arrays))
     array = arrays[name]
-    way = random.randrange(7)
+    way = random.randrange(9)
     if way == 0:
         del arrays[name]
     elif way == 1:
@@ -236,6 +236,10 @@ def forge(random: Random, file: Path) -> None:
         arrays[name] = np.concatenate([array.ravel(), array.ravel()])
     elif way == 5:
         iteration = random.choice((0, 1, 5, 10**6, 2**31))
+    elif way == 6 and array.ndim:
+        arrays[name] = array[:1]  # numpy would stretch it
+    elif way == 7 and array.dtype.kind in "iu":
+        arrays[name] = np.full_like(array, random.choice((np.iinfo(array.dtype).max, 99)))
     else:
         arrays[f"{name}.x"] = array
     arrays = {key: np.array(value, order="C") for key, value in arrays.items()}

@@ -22,6 +22,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from cupola.drawing import own_settings
+
 TINY = (
     *("ppo_lag", "ProbeQuadratic", "--batch-size", "40", "--num-envs", "4", "--epochs", "1"),
     *("--minibatch-size", "20", "--hidden", "4", "--threads", "1", "--checkpoint-every", "50"),
@@ -113,13 +115,11 @@ def write_csv(path: Path, samples: list[Sample]) -> None:
 
 
 def draw(path: Path, samples: list[Sample], grown: dict[str, float], title: str) -> None:
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot as plt
+    from matplotlib.figure import Figure
 
     iterations = [sample.iteration for sample in samples]
-    figure, axes = plt.subplots(3, 1, figsize=(8, 7), sharex=True, layout="constrained")
+    figure = Figure(figsize=(8, 7), layout="constrained")
+    axes = figure.subplots(3, 1, sharex=True)
     for axis, (name, share) in zip(axes, grown.items(), strict=True):
         values = [getattr(sample, name) for sample in samples]
         axis.plot(iterations, values, linewidth=1.2)
@@ -163,8 +163,9 @@ def main() -> int:
     grown = {name: growth(iterations, table[:, Sample._fields.index(name)]) for name in ALLOWED}
     write_csv(asked.out / f"{asked.which}.csv.gz", samples)
     what = f"{words[0]} on {words[1]}, {samples[-1].iteration:,} iterations"
-    minutes = f"{samples[-1].seconds / 60:.0f} minutes"
-    draw(asked.out / f"{asked.which}.png", samples, grown, f"{what}, {minutes}")
+    title = f"{what}, {samples[-1].seconds / 60:.1f} min"
+    with own_settings():
+        draw(asked.out / f"{asked.which}.png", samples, grown, title)
     for name, share in grown.items():
         word = "flat" if share <= ALLOWED[name] else "NOT FLAT"
         print(f"{LABELS[name]:12} {word}, {100 * share:+.2f} % from iteration "

@@ -188,3 +188,21 @@ def test_a_listener_that_fails_leaves_a_run_that_can_be_resumed(config, trained,
     with pytest.raises(RuntimeError, match="the listener"):
         start(config, factory, tmp_path / "run", fail)
     assert cupola.resume(tmp_path / "run").metrics == trained.metrics
+
+
+@pytest.mark.parametrize(("algo", "gamma"), [("ppo_lag", 0.0), ("cup", 0.05)])
+def test_a_small_gamma_trains_also_where_no_episode_begins_in_a_batch(tmp_path, tiny, algo, gamma):
+    """Ten steps of the 1000 of an episode: none of them counts in its discounted return."""
+    fields = tiny | {"batch_size": 40, "minibatch_size": 20, "iterations": 3, "gamma": gamma}
+    run = cupola.train(algo, "PointGoal1", limits=0.5, out=tmp_path / "run", **fields)
+    assert run.finished
+    assert [line["episodes"] for line in run.metrics[1:]] == [0, 0]
+
+
+def test_a_clock_that_stands_still_stops_nothing(config, trained, monkeypatch):
+    monkeypatch.setattr("time.perf_counter", lambda: 5.0)
+    trainer = Trainer(config, task_of(config, threads=1))
+    metrics, timings = trainer.iterate()
+    trainer.close()
+    assert metrics == {k: v for k, v in trained.metrics[0].items() if k != "check"}
+    assert (timings["rollout_seconds"], timings["update_seconds"]) == (0, 0)

@@ -97,12 +97,16 @@ def plant(random: Random, target: Path, path: Path, outside: Path) -> None:
     elif path.exists() or path.is_symlink():
         path.unlink()
     what = random.choice(
-        ("file", "same", "folder", "dangling", "loop", "fifo", "zero", "full", "null", "directory")
-    )
-    if what == "same":  # a link to a copy outside that is good
+        ("file", "same", "hard", "folder", "dangling", "loop", "fifo", "zero", "full", "null",
+         "directory")
+    )  # fmt: skip
+    if what in ("same", "hard"):  # a link to a copy outside that is good
         copy = outside / f"copy-{random.randrange(10**9)}"
         copy.write_bytes(original)
-        path.symlink_to(copy)
+        if what == "same":
+            path.symlink_to(copy)
+        else:
+            path.hardlink_to(copy)  # another name of the file, which looks like a file
     elif what == "fifo":
         os.mkfifo(path)
     elif what == "directory":

@@ -8,6 +8,9 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from cupola.errors import CupolaError
 
+LARGEST = 2**63
+"""Whole numbers of files and of arrays are smaller."""
+
 
 def check(condition: bool, message: str) -> None:
     if not condition:
@@ -33,6 +36,7 @@ def check_types(config: Any) -> None:
         elif hint is int:
             whole = isinstance(value, int) and not isinstance(value, bool)
             check(whole, f"{field.name} must be a whole number, not {value!r}.")
+            check(abs(value) < LARGEST, f"{field.name} must be smaller than 2^63.")
         elif hint is bool:
             check(isinstance(value, bool), f"{field.name} must be true or false, not {value!r}.")
         elif hint is str:
@@ -40,6 +44,10 @@ def check_types(config: Any) -> None:
         elif hint == tuple[int, ...]:
             whole = isinstance(value, tuple) and all(type(part) is int for part in value)
             check(whole, f"{field.name} must be whole numbers, not {value!r}.")
+            check(
+                max(map(abs, value), default=0) < LARGEST,
+                f"{field.name} must be smaller than 2^63.",
+            )
 
 
 def check_positive(config: Any, *names: str) -> None:

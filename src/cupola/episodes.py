@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cupola.tasks.base import State
+from cupola.tasks.base import State, alike
 from cupola.types import Rollout
 
 
@@ -95,6 +95,7 @@ class Episodes:
         }
 
     def restore(self, state: State) -> None:
+        state = alike(state, self.save())
         self._returns[:], self._lengths[:] = state["returns"], state["lengths"]
         self._costs[:], self._discounted[:] = state["costs"], state["discounted"]
         self._counts[:] = state["counts"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cupola.episodes import Finished
-from cupola.tasks.base import State
+from cupola.tasks.base import State, alike
 from cupola.types import Prediction
 
 
@@ -46,5 +46,6 @@ class PredictionCheck:
     def restore(self, state: State) -> None:
         """Nothing is known yet where the state is empty."""
         if state:
+            state = alike(state, self.save())
             self._horizon[:] = state["horizon"]
             self._predicted[:], self._level[:] = state["predicted"], state["level"]

@@ -22,6 +22,7 @@ from cupola.errors import CupolaError
 from cupola.gym.consent import effects_of_sinks, require_consent
 from cupola.gym.costs import CostFunction, name_of
 from cupola.gym.failures import EnvironmentFailedError
+from cupola.memory import refuse_too_large
 from cupola.metrics import metrics_record
 from cupola.prediction_check import PredictionCheck
 from cupola.rollout import Collector, collect, collector_sizes, make_actor, make_prepare, strip
@@ -60,6 +61,7 @@ class Trainer:
         algorithm, options = config.algorithm, config.options
         self.config, self.spec = config, factory.spec
         self.problem = problem_of(self.spec, config.limits)
+        refuse_too_large(config, self.problem, self.spec.obs_size)
         self.threads = options.cores
         self.collectors = [
             Collector(factory.make(size, self.problem.costs), algorithm.gamma)
@@ -132,7 +134,7 @@ class Trainer:
             "iteration": self.iteration,
             "rollout_seconds": collected - began,
             "update_seconds": updated - collected,
-            "steps_per_second": config.batch_size / (updated - began),
+            "steps_per_second": config.batch_size / max(updated - began, 1e-9),
         }
         return metrics, timings
 

@@ -91,6 +91,15 @@ def test_no_name_is_a_terminal_code(command, odd):
     assert "\x1b" not in out + err
 
 
+def test_no_path_is_a_terminal_code(command, copy):
+    """What `report` prints last is where the page is."""
+    folder = copy.rename(copy.with_name("red\x1b[31m\r\x07"))
+    for action in ("report", "compare"):
+        status, out, err = command(action, folder)
+        assert status == 0
+        assert not set("\x1b\r\x07") & set(out + err)
+
+
 def test_a_path_that_looks_like_markup(command, tiny_args, tmp_path):
     out = tmp_path / "[/b] [red]"
     status, shown, err = command("train", "cup", "ProbeRegulator", "--out", out, *tiny_args)

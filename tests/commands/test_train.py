@@ -68,7 +68,7 @@ REFUSED = [
     (f"{HOPPER} --lam 1.1", "lam must lie in [0, 1], not 1.1"),
     (f"{HOPPER} --learning-rate nan", "learning_rate must be a number"),
     (f"{HOPPER} --learning-rate 0", "learning_rate must be positive"),
-    (f"{HOPPER} --hidden 0", "hidden needs at least one layer of at least one unit"),
+    (f"{HOPPER} --hidden 0", "hidden needs 1 to 100 layers of at least one unit"),
     (f"{HOPPER} --epochs 0", "epochs must be at least 1"),
     (f"{HOPPER} --nu-init 300", "nu_init must lie between 0 and nu_max"),
     (f"{HOPPER} --improvement clipp", "clip"),

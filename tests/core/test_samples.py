@@ -8,7 +8,7 @@ import pytest
 from cupola import nets
 from cupola.algos import cup
 from cupola.algos.assembly import endless_costs
-from cupola.core.samples import build_samples
+from cupola.core.samples import build_samples, time_weights
 from cupola.types import Problem, Rollout
 
 VALUES = (4.0, 10.0, 20.0)  # of the reward and two costs, in every state
@@ -96,3 +96,13 @@ def test_only_costs_with_a_discounted_limit_are_endless_and_only_on_request():
     problem = Problem(1, 1, ("far", "fast"), (1.0, 1.0), (True, False), discrete=False)
     assert endless_costs(cup.PRESETS["steady"], problem) == (True, False)
     assert endless_costs(cup.PRESETS["release"], problem) == (False, False)
+
+
+@pytest.mark.parametrize(("gamma", "first"), [(0.0, 1), (0.1, 60), (0.5, 3)])
+def test_weights_of_time_are_in_proportion_however_late_the_samples_are(critics, gamma, first):
+    """0 and 0.1^60 are no float32 to divide by."""
+    samples = samples_of(critics, [False] * 3, [False] * 3, time_limit="bootstrap")
+    late = samples._replace(times=first + jnp.arange(3))
+    weights = time_weights(late, gamma, (True, False))
+    assert jnp.allclose(weights[:, 0] / weights[0, 0], jnp.array([1.0, gamma, gamma**2]))
+    assert jnp.array_equal(weights[:, 1], jnp.ones(3))

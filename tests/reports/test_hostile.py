@@ -6,6 +6,7 @@ import base64
 import csv
 import hashlib
 import io
+import os
 import re
 import subprocess
 import sys
@@ -102,9 +103,30 @@ def test_the_browser_is_told_to_run_our_script_alone(tmp_path: Path) -> None:
     [script] = re.findall(r"<script>(.*?)</script>", text, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     assert (
-        "default-src 'none'; img-src data:; style-src 'unsafe-inline';"
+        "default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:;"
+        " style-src 'unsafe-inline';"
         f" script-src 'sha256-{digest}'\"" in text
     )
+
+
+TAKE = "document.title = 'taken'"
+INJECTED = f"""<script>{TAKE}</script><img src="x" onerror="{TAKE}">
+<base href="http://192.0.2.1/"><iframe srcdoc="<script>parent.{TAKE}</script>"></iframe></body>"""
+
+
+def test_the_browser_refuses_what_is_not_ours(tmp_path: Path, browser) -> None:
+    """Even if a name became markup, it could do nothing."""
+    page = tmp_path / "report.html"
+    write_report(results("a"), page)
+    page.write_text(page.read_text().replace("</body>", INJECTED))
+    browser.messages.clear()
+    browser.open(page)
+    assert browser.ask("document.querySelectorAll('#curves path.line').length") > 0  # ours runs
+    assert browser.ask("document.title") != "taken"
+    assert browser.ask("document.baseURI").startswith("file:")
+    refused = [text for text in browser.messages if "Content Security Policy" in text]
+    browser.messages.clear()  # the browser is that of other tests too
+    assert len(refused) >= 4
 
 
 @pytest.mark.parametrize("name", NAMES, ids=range(len(NAMES)))
@@ -147,22 +169,36 @@ def test_figures_of_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
     assert all(path.is_file() for path in written)
 
 
-def test_settings_of_matplotlib_in_the_working_directory_are_not_used(tmp_path: Path) -> None:
-    """With them LaTeX would run."""
+SETTINGS = "text.usetex: True\ntext.latex.preamble: \\input{x}\nbackend: module://evil\n"
+
+
+@pytest.mark.parametrize("kind", ["settings", "pipe"])
+def test_settings_of_matplotlib_in_the_working_directory_are_not_read(tmp_path, kind) -> None:
+    """With them LaTeX would run, or a module of the working directory; a pipe never ended."""
     (tmp_path / "curves.csv.gz").write_bytes(curves.encode(results("a")))
     for place in ("here", "there"):
         (tmp_path / place).mkdir()
-    settings = "text.usetex: True\ntext.latex.preamble: \\input{x}\nbackend: module://evil\n"
-    (tmp_path / "here" / "matplotlibrc").write_text(settings)
+    if kind == "pipe":
+        os.mkfifo(tmp_path / "here" / "matplotlibrc")
+    else:
+        (tmp_path / "here" / "matplotlibrc").write_text(SETTINGS)
     for place in ("here", "there"):
-        command = [sys.executable, "-m", "cupola", "report", "../curves.csv.gz", "--out", "r.html"]
-        subprocess.run(command, cwd=tmp_path / place, check=True, capture_output=True)
-    figures = [
-        sorted((tmp_path / place / "r" / "figures").iterdir()) for place in ("here", "there")
-    ]
-    assert len(figures[0]) == 6
+        command = [sys.executable, "-P", "-m", "cupola", "report", "../curves.csv.gz"]
+        folder = tmp_path / place
+        subprocess.run([*command, "--out", "r.html"], cwd=folder, check=True, timeout=200)
+        subprocess.run([sys.executable, "-P", "-c", THEORY], cwd=folder, check=True, timeout=200)
+    figures = [sorted((tmp_path / place).rglob("*.??g")) for place in ("here", "there")]
+    assert len(figures[0]) == 7
     for ours, theirs in zip(*figures, strict=True):
         assert ours.read_bytes() == theirs.read_bytes()
+
+
+THEORY = """
+from pathlib import Path
+from cupola.theory import figures
+curve = {"x": [0.1, 0.9], "median": [0.5, 0.7]}
+Path("theory.png").write_bytes(figures.tightness({"Lemma | printed": curve}, "lambda"))
+"""
 
 
 def test_a_task_that_looks_like_mathematics_can_be_diagnosed(monkeypatch) -> None:

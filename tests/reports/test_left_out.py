@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from cupola.reports.results import load
+from cupola.runs.directory import RunDirectory
 from cupola.sweeps.directory import SweepDirectory
 
 pytestmark = [
@@ -52,6 +55,48 @@ def test_a_report_names_what_it_leaves_out(runs, command):
     assert f"<p>Left out:</p><ul><li><b>{runs / 'bad'}</b>: line 4 of" in page
     found = load(runs)
     assert [run.name for run in found.runs] == [str(runs / "good")]
+
+
+@pytest.mark.parametrize("where", ["metrics", "setting", "limit"])
+def test_numbers_that_nothing_can_draw_are_left_out(runs, command, where):
+    """Between 1e308 and -1e308 lies more than there are numbers for: figures were a traceback."""
+    with RunDirectory.open(runs / "good") as run:
+        lines, config = run.metrics(), run.config()
+    shutil.rmtree(runs / "bad")
+    if where == "setting":
+        config["algorithm"]["obs_clip"] = 1e308
+    if where == "limit":
+        config["limits"]["cost"] = 1e308
+    with RunDirectory.create(runs / "bad", config) as run:
+        run.rewind(0)
+        for line in lines:
+            changed = {"return": 1e308 * (-1) ** line["iteration"]} if where == "metrics" else {}
+            times = {"iteration": line["iteration"], "rollout_seconds": 1.0, "update_seconds": 1.0}
+            run.log(line | changed, times)
+    status, _, err = command("report", runs)
+    assert (status, err.count("\n")) == (0, 1)
+    assert "bad is left out:" in err
+    assert "beyond 1e+100" in err
+
+
+def test_a_directory_whose_name_is_no_text(runs, command):
+    odd = Path(os.fsdecode(bytes(runs.with_name("odd-")) + b"\xff\xfe"))
+    runs.rename(odd)
+    status, _, err = command("report", odd)
+    assert (status, err.count("\n")) == (0, 1)
+    assert "odd-??/bad</b>: line 4 of" in (odd / "report.html").read_text()
+
+
+def test_directories_within_directories_without_an_end(runs, command):
+    """Looking through them was too deep for Python."""
+    inner = os.open(runs, os.O_RDONLY)
+    for _ in range(1200):
+        os.mkdir("d", dir_fd=inner)
+        outer, inner = inner, os.open("d", os.O_RDONLY, dir_fd=inner)
+        os.close(outer)
+    os.close(inner)
+    assert [run.name for run in load(runs).runs] == [str(runs / "good")]
+    subprocess.run(["rm", "-r", runs / "d"], check=True)  # which pytest could not
 
 
 def test_compare_names_what_it_leaves_out(runs, command):

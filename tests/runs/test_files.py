@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -98,6 +100,57 @@ def test_files_of_a_report_that_are_links_are_replaced(run, victim, command):
     assert command("report", run)[0] == 0
     assert victim.read_text() == "precious"
     assert not (run / "report.html").is_symlink()
+
+
+# --- Directories that move while a run is trained ---
+
+
+def trained_while(probe_run: Path, run: Path, act: Callable[[], object]) -> None:
+    """The run of ``probe_run`` again, with something that happens after its third iteration."""
+    fields = json.loads((probe_run / "config.json").read_text())
+    sizes = ("batch_size", "num_envs", "minibatch_size", "epochs", "hidden")
+    cupola.train(
+        "ppo_lag",
+        "ProbeQuadratic",
+        out=run,
+        listener=lambda metrics, timings: act() if metrics["iteration"] == 3 else None,
+        **{name: fields["algorithm"][name] for name in sizes},
+        **{name: fields[name] for name in ("iterations", "checkpoint_every", "threads")},
+    )
+
+
+def test_a_run_that_is_renamed_goes_on_in_its_directory(probe_run, tmp_path):
+    run, moved = tmp_path / "new", tmp_path / "moved"
+    trained_while(probe_run, run, lambda: run.rename(moved))
+    assert not run.exists()
+    for name in ("metrics.jsonl", "checkpoints/00000006.safetensors"):
+        assert (moved / name).read_bytes() == (probe_run / name).read_bytes()
+
+
+def test_another_run_that_gets_the_name_is_left_alone(run, probe_run, tmp_path):
+    """Its checkpoints were replaced, and the oldest removed."""
+    new, before = tmp_path / "new", contents(run)
+
+    def swap() -> None:
+        new.rename(tmp_path / "moved")
+        run.rename(new)
+
+    trained_while(probe_run, new, swap)
+    assert contents(new) == before
+    assert (tmp_path / "moved" / "checkpoints" / "00000006.safetensors").exists()
+
+
+def test_a_run_that_is_deleted_ends_with_a_sentence(probe_run, tmp_path):
+    run = tmp_path / "new"
+    with pytest.raises(CupolaError, match="cannot write to"):
+        trained_while(probe_run, run, lambda: shutil.rmtree(run))
+    assert not run.exists()
+
+
+def contents(run: Path) -> dict[str, tuple[int, bytes]]:
+    """By name: which file it is, and what it holds."""
+    files = (path for path in run.rglob("*") if path.is_file())
+    return {str(path.relative_to(run)): (path.stat().st_ino, path.read_bytes()) for path in files}
 
 
 # --- Pipes and devices ---

@@ -71,6 +71,20 @@ def test_tensorboard_has_one_event_per_iteration(tmp_path):
         }
 
 
+@pytest.mark.parametrize("plant", ["symlink_to", "hardlink_to"])
+def test_events_go_to_a_new_file(tmp_path, monkeypatch, plant):
+    """Whoever knows the time knows its name."""
+    victim, folder = tmp_path / "victim", tmp_path / "tensorboard"
+    victim.write_text("precious")
+    folder.mkdir()
+    monkeypatch.setattr("time.time_ns", lambda: 10**18)
+    getattr(folder / f"events.out.tfevents.{10**12}", plant)(victim)
+    [sink] = make_sinks(["tensorboard"])
+    log(sink, tmp_path, 1, 3, True)
+    assert victim.read_text() == "precious"
+    assert len(events(folder / f"events.out.tfevents.{10**12 + 1}")) == 5
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 def test_tensorboard_on_a_full_disk_ends_the_training(tmp_path, tiny, monkeypatch):
     """It shares the disk with the checkpoints: going on would lose more."""
@@ -253,6 +267,41 @@ def test_wandb_gets_every_line_and_a_resumed_run_is_the_same_run(wandb, tmp_path
         exits += [r.exit.exit_code for r in records if r.WhichOneof("record_type") == "exit"]
     assert exits == [1, 0]
     assert wandb.run is None  # the user's own is left alone
+
+
+FORGED = {
+    "wandb.json": json.dumps({"id": "../../elsewhere", "project": "cupola"}),
+    "wandb/settings": "[default]\nbase_url = http://192.0.2.1\n",
+}
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_run_of_wandb_does_not_start(tmp_path, monkeypatch, name):
+    """The first would lead out of the directory, the second send the user's key elsewhere."""
+    begun = []
+    fake = SimpleNamespace(init=lambda **given: begun.append(given))
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    (tmp_path / "wandb").mkdir()
+    (tmp_path / name).write_text(FORGED[name])
+    [sink] = make_sinks(["wandb"])
+    with pytest.raises(CupolaError, match="the sink wandb cannot start"):
+        sink.start(tmp_path, {}, 1)
+    assert begun == []
+
+
+def test_wandb_gets_what_is_declared_and_nothing_else(tmp_path, monkeypatch):
+    begun = []
+    axes = SimpleNamespace(define_metric=lambda *_, **__: None)
+    fake = SimpleNamespace(init=lambda **given: begun.append(given) or axes, Settings=dict)
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    known = {"id": "ab12", "project": "mine", "mode": "online", "entity": "evil", "dir": "/"}
+    (tmp_path / "wandb.json").write_text(json.dumps(known))
+    [sink] = make_sinks(["wandb"])
+    sink.start(tmp_path, {"a": 1}, 1)
+    [given] = begun
+    expected = {"id": "ab12", "project": "mine", "name": tmp_path.name, "dir": str(tmp_path)}
+    expected |= {"config": {"a": 1}, "resume": "allow", "reinit": "create_new"}
+    assert given == expected | {"settings": {"console": "off"}}
 
 
 # --- MLflow, with a database in a file ---

@@ -145,6 +145,15 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
         read(tmp_path / "nothing.toml")
 
 
+@pytest.mark.parametrize("key", ["a" + ".a" * 50_000, "a" + " . a" * 50_000])
+def test_a_key_without_an_end_is_refused_at_once(tmp_path: Path, key: str) -> None:
+    """100 kB of it took tomllib more than a minute."""
+    for text in (f"{key} = 1\n", f"[{key}]\n", f"x = {{ {key} = 1 }}\n"):
+        (tmp_path / "file.toml").write_text(text)
+        with pytest.raises(CupolaError, match="not valid TOML: a key has too many dots"):
+            read(tmp_path / "file.toml")
+
+
 def test_a_file_that_is_a_pipe(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.toml")
     with pytest.raises(CupolaError, match="not a regular file"):

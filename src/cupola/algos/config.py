@@ -15,6 +15,11 @@ from cupola.core import multipliers
 from cupola.core.advantages import Scaling, TimeLimit
 from cupola.core.multipliers import MultiplierRule
 
+MAX_LAYERS = 100
+"""Of a network: each takes time to compile."""
+SIZES = ("batch_size", "num_envs", "critic_memory", "pid_delay")
+"""What memory bounds (`cupola.memory`). All other whole numbers count what compiled loops do."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class OnPolicyConfig:
@@ -65,6 +70,9 @@ class OnPolicyConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
+        for name, value in vars(self).items():
+            counts = isinstance(value, int) and name not in SIZES
+            check(not counts or value < 2**31, f"{name} must be smaller than 2^31, not {value}.")
         check(self.batch_size >= 1, "batch_size must be at least 1.")
         check(self.num_envs >= 1, "num_envs must be at least 1.")
         check(
@@ -78,8 +86,9 @@ class OnPolicyConfig:
             value = getattr(self, name)
             check(0 <= value <= 1, f"{name} must lie in [0, 1], not {value}.")
         check(
-            len(self.hidden) > 0 and min(self.hidden) >= 1,
-            "hidden needs at least one layer of at least one unit, for example hidden=(64, 64).",
+            0 < len(self.hidden) <= MAX_LAYERS and min(self.hidden) >= 1,
+            f"hidden needs 1 to {MAX_LAYERS} layers of at least one unit, for example"
+            " hidden=(64, 64).",
         )
         check_positive(self, "learning_rate", "obs_clip", "last_layer_scale")
         check_not_negative(self, "value_l2", "critic_lr", "critic_epochs", "critic_memory")

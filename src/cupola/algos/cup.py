@@ -436,7 +436,10 @@ def predicted_costs(
     # Held-out samples: on those that it was fitted to, a policy looks better than it is.
     last = slice(-config.held_out, None)
     unseen = jax.tree.map(lambda leaf: leaf[last], samples)
-    reweight = jnp.mean(weights, axis=0) / jnp.mean(weights[last], axis=0)  # w has mean 1 there too
+    share = jnp.mean(weights[last], axis=0)  # 0 where they are all too late to count
+    reweight = jnp.where(
+        share > 0, jnp.mean(weights, axis=0) / share, 0.0
+    )  # w has mean 1 there too
 
     def predicted_violation(policy: nets.Policy) -> jax.Array:
         change = jnp.mean((ratio(policy, unseen) - 1)[:, None] * adv_c[last], axis=0)

@@ -11,6 +11,7 @@ from tyro.conf import Positional
 
 from cupola.commands.parsing import parse
 from cupola.errors import CupolaError
+from cupola.output import visible
 
 
 @dataclass(frozen=True)
@@ -42,4 +43,4 @@ def report(args: ReportArgs) -> None:
     for one in found.left_out:
         warnings.warn(str(one), stacklevel=1)
     written = write_report(found, page)
-    print(f"{page}, with figures, tables and curves in {written}")
+    print(visible(f"{page}, with figures, tables and curves in {written}"))

@@ -82,8 +82,15 @@ def signals(rollout: Rollout) -> jax.Array:
 
 
 def time_weights(samples: Samples, gamma: float, discounted: tuple[bool, ...]) -> jax.Array:
-    """What a sample counts in each return, [B, R]: gamma^t where it is ``discounted``, else 1."""
-    return jnp.where(jnp.asarray(discounted), gamma ** samples.times[:, None], 1.0)
+    """What a sample counts in each return, [B, R]: gamma^t where it is ``discounted``, else 1.
+
+    Only their proportions matter. Where gamma is so small and all samples are so late that every
+    gamma^t is 0, the earliest sample counts 1: t begins with it.
+    """
+    times = samples.times[:, None]
+    powers = gamma**times
+    powers = jnp.where(jnp.any(powers > 0), powers, gamma ** (times - jnp.min(times)))
+    return jnp.where(jnp.asarray(discounted), powers, 1.0)
 
 
 def weighted_by_time(samples: Samples, gamma: float, discounted: tuple[bool, ...]) -> jax.Array:

@@ -19,6 +19,7 @@ from cupola.diagnosis.result import RETURN, Diagnosis, Level
 from cupola.diagnosis.sampling import Drawn, Listener, Subject, draw
 from cupola.errors import CupolaError
 from cupola.gym.costs import CostFunction
+from cupola.memory import refuse_too_large
 from cupola.task_source import EnvMaker
 from cupola.tasks.base import TaskFactory
 
@@ -50,6 +51,8 @@ def diagnose(
         raise CupolaError(f"seed must not be negative, not {seed}.")
     subject = Subject(Path(path), seed, settings, task=task, env=env, cost=cost, trust=trust)
     try:
+        trainer = subject.trainer
+        refuse_too_large(subject.run_config, trainer.problem, trainer.spec.obs_size, batches)
         drawn = draw(subject, batches, tell)
         slopes = gradients(subject, drawn, tell)
         indices = drawn.to_update(batches)

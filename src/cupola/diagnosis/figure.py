@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from cupola.diagnosis.result import RETURN, Diagnosis
+from cupola.drawing import own_settings
 
 COLOURS = ("#aeb6bf", "#5dade2", "#1f618d")
 """Of what stands side by side, from what flatters to what counts."""
@@ -20,11 +21,7 @@ LOWEST = -0.5
 
 def draw_diagnosis(found: Diagnosis) -> bytes:
     """Critics, gradients, changes, and the KL of an update."""
-    import matplotlib
-
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()  # it reads settings, LaTeX among them, from the working directory
-        matplotlib.rcParams["text.parse_math"] = False  # names stay as they are
+    with own_settings():
         return draw(found)
 
 

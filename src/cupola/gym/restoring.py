@@ -107,6 +107,8 @@ def restore(env: Any, state: State) -> Any:
             continue
         attributes = vars(layer)
         for name, value in part.items():
+            if name in _left_out(layer) or isinstance(attributes.get(name), _UNCHANGING):
+                raise ValueError(f"{name!r} of {type(layer).__name__} is never saved")
             attributes[name] = _decode(value, state, attributes.get(name))
     return _decode(extra, state, None)
 
@@ -116,10 +118,9 @@ def _encode_attributes(layer: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
         attributes = vars(layer)
     except TypeError:
         raise CannotSaveError(f"{type(layer).__name__} keeps no attributes to save") from None
-    left_out = ("env", "_saved_kwargs") if isinstance(layer, gymnasium.Wrapper) else ()
     found = {}
     for name, value in attributes.items():
-        if name in left_out or _is_unchanging(value):
+        if name in _left_out(layer) or _is_unchanging(value):
             continue
         where = f"attribute {name!r} of {type(layer).__name__}"
         fields = _fields(value)
@@ -129,6 +130,11 @@ def _encode_attributes(layer: Any, arrays: list[np.ndarray]) -> dict[str, Any]:
             parts = {field: _encode(part, arrays, where) for field, part in fields.items()}
             found[name] = {"record": parts}
     return found
+
+
+def _left_out(layer: Any) -> tuple[str, ...]:
+    """Attributes that belong to Gymnasium."""
+    return ("env", "_saved_kwargs") if isinstance(layer, gymnasium.Wrapper) else ()
 
 
 def _fields(value: Any) -> dict[str, Any] | None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cupola.drawing import own_settings
 from cupola.output import visible
 from cupola.reports import panels
 from cupola.reports.panels import Curve, Plane, Sensitivity, style
@@ -24,13 +25,15 @@ LONGEST_NAME, LONGEST_TEXT = 100, 200
 
 def write_figures(results: Results, folder: Folder, points: int) -> list[Path]:
     """The curves of each task, the planes, and one figure per varied field; as PNG and SVG."""
-    import matplotlib
+    # Text stays text, and equal figures are equal files.
+    with own_settings(svg_fonttype="none", svg_hashsalt="cupola", font_size=9):
+        import matplotlib
 
-    matplotlib.use("Agg")
-    matplotlib.rcdefaults()  # it reads settings, LaTeX among them, from the working directory
-    # Text stays text, also with dollar signs in it, and equal figures are equal files.
-    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "cupola"})
-    matplotlib.rcParams.update({"text.parse_math": False, "font.size": 9})
+        matplotlib.use("Agg")
+        return draw_all(results, folder, points)
+
+
+def draw_all(results: Results, folder: Folder, points: int) -> list[Path]:
     written: list[Path] = []
     curves = panels.curves(results, points)
     for task in results.tasks:

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple, get_args
 import numpy as np
 
 from cupola.errors import CupolaError, unknown
-from cupola.reports.results import Results, RunResult
+from cupola.reports.results import Results, RunResult, refuse_enormous
 from cupola.runs.files import MAX_CURVES, read_file
 from cupola.sweeps.cells import cell_name
 from cupola.sweeps.directory import State
@@ -247,6 +247,7 @@ def make_run(block: Block, header: Header) -> RunResult:
             if not name.startswith(IF_KNOWN) or np.isfinite(values).any()
         }
     name = cell_name(label, task, point, seed)
+    refuse_enormous(name, curves, limits | point)
     return RunResult(
         name, label, task, seed, point, shared["state"], "", limits=limits, curves=curves
     )

@@ -43,11 +43,16 @@ def write_report(results: Results, page: Path) -> Path:
             (folder / part).make()
         for table in found:
             for suffix, render in RENDERERS.items():
-                (folder / "tables").write(f"{table.key}.{suffix}", render(table).encode())
+                (folder / "tables").write(f"{table.key}.{suffix}", encoded(render(table)))
         folder.write(curves.FILE_NAME, curves.encode(results))
         write_figures(results, folder / "figures", points)
-        Folder(page.parent).write(page.name, make_page(results, found, points).encode())
+        Folder(page.parent).write(page.name, encoded(make_page(results, found, points)))
     return folder.path
+
+
+def encoded(text: str) -> bytes:
+    """As UTF-8, with ? for what is none: the name of a directory may be any bytes."""
+    return text.encode(errors="replace")
 
 
 RENDERERS = {"csv": formats.to_csv, "md": formats.to_markdown, "tex": formats.to_latex}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+import os
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,11 @@ from cupola.sweeps.cells import Cell, text_of
 from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory
 
 Curves = dict[str, np.ndarray]
+
+LARGEST = 1e100
+"""Of the numbers that reports show."""
+MAX_DEPTH = 50
+"""Of directories in which runs are looked for."""
 
 
 @dataclass(frozen=True)
@@ -165,10 +171,26 @@ def load(path: Path) -> Results:
             raise CupolaError(f"there is no directory or file {path}.")
         if Folder(path).has("sweep.json"):
             return load_sweep(SweepDirectory.open(path))
-        found = sorted(file.parent for file in path.rglob("config.json") if is_run(file.parent))
+        found = sorted(folder for folder in folders_below(path) if is_run(folder))
     if not found:
         raise CupolaError(f"{path} holds neither a sweep nor runs.")
     return Results(path.resolve().name, *load_runs(found))
+
+
+def folders_below(path: Path) -> Iterator[Path]:
+    """Directories with a config.json in them; links are not followed. Any depth would overflow."""
+    waiting = [(path, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except PermissionError:
+            continue
+        if any(entry.name == "config.json" for entry in entries):
+            yield folder
+        if depth < MAX_DEPTH:
+            inside = (entry for entry in entries if entry.is_dir(follow_symlinks=False))
+            waiting += [(Path(entry.path), depth + 1) for entry in inside]
 
 
 def is_run(path: Path) -> bool:
@@ -194,6 +216,7 @@ def load_sweep(sweep: SweepDirectory) -> Results:
 
 def load_cell(sweep: SweepDirectory, cell: Cell) -> RunResult:
     known = read_run(sweep.run_path(cell.name)) if sweep.has_begun(cell.name) else {}
+    refuse_enormous(cell.name, {}, cell.point)
     result, status = sweep.result(cell.name) or {}, sweep.status(cell.name)
     return RunResult(
         cell.name, cell.label, cell.task, cell.seed, cell.point, status.state, status.reason,
@@ -249,6 +272,16 @@ def settings(config: dict[str, Any]) -> dict[str, Any]:
     return own | {"limit": limit} | config["algorithm"]
 
 
+def refuse_enormous(name: str, curves: Curves, settings: dict[str, Any]) -> None:
+    """Raise where a number is so large that differences of two overflow: nothing can draw it."""
+    lists = {key: values[np.isfinite(values)] for key, values in curves.items()}
+    sizes = {key: float(np.abs(known).max(initial=0)) for key, known in lists.items()}
+    sizes |= {key: abs(value) for key, value in settings.items() if isinstance(value, int | float)}
+    for key, size in sizes.items():
+        if LARGEST < size < math.inf:
+            raise CupolaError(f"{name} has a {key!r} beyond {LARGEST:g}, which nothing can show.")
+
+
 def read_run(path: Path) -> dict[str, Any]:
     """Config, limits, curves and timings of a run directory: fields of `RunResult`."""
     run = RunDirectory.open(path)
@@ -258,6 +291,7 @@ def read_run(path: Path) -> dict[str, Any]:
         if keys and f"cost/{cost}" not in keys:
             raise CupolaError(f"{path} limits the cost {cost!r}, of which its metrics are silent.")
     curves = {key: column(metrics, key) for key in keys}
+    refuse_enormous(str(path), curves, config["limits"] | config["algorithm"])
     seconds = [(t["rollout_seconds"], t["update_seconds"]) for t in timings]
     return {
         "config": config,

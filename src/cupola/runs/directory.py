@@ -223,8 +223,12 @@ class RunDirectory:
     # --- Writing ---
 
     def lock(self) -> None:
-        """Be the only one who writes, until `close` or the end of the process."""
+        """Be the only one who writes, until `close` or the end of the process.
+
+        A directory that is renamed meanwhile stays the run's; one that gets its name is not.
+        """
         with self.writing():
+            self._lock.enter_context(self.folder.held())
             self._lock.enter_context(locked(self.folder, LOCK, str(self.path), LOCK_SECONDS))
             for folder in (self.folder, self.checkpoints):
                 folder.remove_stale()

@@ -46,14 +46,29 @@ class Folder:
     def __init__(self, root: Path, *inner: str) -> None:
         self.root, self.inner = root, inner
         self.path = root.joinpath(*inner)
+        self._held: list[int] = []  # a descriptor of the root; shared with the folders within
 
     def __truediv__(self, name: str) -> Folder:
-        return Folder(self.root, *self.inner, name)
+        inside = Folder(self.root, *self.inner, name)
+        inside._held = self._held
+        return inside
+
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Within, this is the directory that it is now, whatever gets its name meanwhile."""
+        descriptor = os.open(self.root, _ENTER)
+        self._held.append(descriptor)
+        try:
+            yield
+        finally:
+            self._held.remove(descriptor)
+            os.close(descriptor)
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[int]:
         """A descriptor of the folder, reached step by step without a link."""
-        here = os.open(self.root, _ENTER)
+        root = (".", self._held[-1]) if self._held else (self.root, None)
+        here = os.open(root[0], _ENTER, dir_fd=root[1])
         try:
             for depth, name in enumerate(self.inner, 1):
                 try:
@@ -69,9 +84,11 @@ class Folder:
 
     def make(self) -> None:
         """Make the folder, and those above it, where they are missing."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        if not self._held:
+            self.root.mkdir(parents=True, exist_ok=True)
         for depth, name in enumerate(self.inner):
             above = Folder(self.root, *self.inner[:depth])
+            above._held = self._held
             with above._entered() as here, contextlib.suppress(FileExistsError):
                 os.mkdir(name, dir_fd=here)
         with self._entered():

@@ -23,6 +23,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import re
 import tomllib
 from collections.abc import Iterable
 from itertools import product
@@ -32,9 +33,13 @@ from typing import Any, NamedTuple
 from cupola.algos import load_algorithm
 from cupola.config import RunOptions
 from cupola.errors import CupolaError, unknown
-from cupola.runs.files import MAX_RECORD, read_file
+from cupola.runs.files import read_file
 from cupola.sweeps.cells import SPECIAL_FIELDS, Cell, Experiment, Fields, cell_name, slug
 
+MAX_FILE = 2**20
+"""Bytes of an experiment file."""
+MAX_DOTS = 100
+"""In what could be a dotted key."""
 MAX_CELLS = 100_000
 """Cells of a sweep."""
 KEYS = (
@@ -56,7 +61,7 @@ class Variant(NamedTuple):
 def read(path: Path) -> Experiment:
     """The experiment of a TOML file; a sentence that names the file where something is wrong."""
     try:
-        record = tomllib.loads(read_file(path, MAX_RECORD).decode())
+        record = tomllib.loads(checked_text(path))
     except UnicodeDecodeError:
         raise CupolaError(f"cannot read the experiment file {path} (not a text file).") from None
     except (ValueError, RecursionError) as error:
@@ -65,6 +70,15 @@ def read(path: Path) -> Experiment:
         return parse(record, slug(path.stem))
     except CupolaError as error:
         raise CupolaError(f"{path}: {error}") from None
+
+
+def checked_text(path: Path) -> str:
+    """The text of a file that is not too much for tomllib: long keys take it the square of time."""
+    data = read_file(path, MAX_FILE)
+    for part in re.split(rb"[\n,=\[\]{}]", data.translate(None, b" \t")):
+        if part.count(b".") > MAX_DOTS:
+            raise ValueError("a key has too many dots")
+    return data.decode()
 
 
 def parse(record: Fields, default_name: str) -> Experiment:

@@ -60,6 +60,20 @@ def actions_from(arrays: State) -> Scaled | Choice | None:
     return None
 
 
+def alike(state: State, like: State) -> State:
+    """The arrays of ``state`` that ``like`` has too, which must be of the same shapes and types.
+
+    numpy would stretch an array that is too small, and go on with other numbers than were saved.
+    """
+    for name, array in like.items():
+        found = state[name]
+        if (found.shape, found.dtype) != (array.shape, array.dtype):
+            raise ValueError(
+                f"{name!r} is {found.dtype} {found.shape}, not {array.dtype} {array.shape}"
+            )
+    return {name: state[name] for name in like}
+
+
 class TaskSpec(NamedTuple):
     """What is known about a task before it is made."""
 
@@ -213,5 +227,8 @@ class Clock:
         }
 
     def restore(self, state: State) -> None:
+        state = alike(state, self.save())
+        if min(state["episodes"].min(), state["elapsed"].min()) < 0:
+            raise ValueError("a number of episodes or of steps is negative")
         self.seeds[:], self.episodes[:] = state["seeds"], state["episodes"]
         self.elapsed[:] = state["elapsed"]

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
 from cupola.types import Cost, Step
 
 GAMMA = 0.99
@@ -164,6 +164,7 @@ class RegulatorTask(Task):
         return {"obs": self._obs.copy(), **self._clock.save()}
 
     def restore(self, state: State) -> np.ndarray:
+        state = alike(state, self.save())
         self._obs = state["obs"].copy()
         self._clock.restore(state)
         return self._obs

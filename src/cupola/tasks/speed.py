@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import gymnasium
 import numpy as np
 
-from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
 from cupola.tasks.robot_picture import Backdrop, View, draw_robot
 from cupola.types import Cost, Step
 
@@ -315,6 +315,7 @@ class RobotTask(Task):
         }
 
     def restore(self, state: State) -> np.ndarray:
+        state = alike(state, self.save())
         self._state[:] = state["physics"]
         self._obs, self._position = state["obs"].copy(), state["position"].copy()
         self._clock.restore(state)

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cupola.tasks.base import Actor, Clock, State, Task, TaskSpec
+from cupola.tasks.base import Actor, Clock, State, Task, TaskSpec, alike
 from cupola.theory import chain, exact, grid_world, lp
 from cupola.theory.cmdp import Cmdp
 from cupola.types import Cost, Step
@@ -118,6 +118,10 @@ class TabularTask(Task):
         return state | self._clock.save()
 
     def restore(self, state: State) -> np.ndarray:
+        state = alike(state, self.save())
+        for name, count in (("states", self.spec.obs_size), ("taken", self._uniforms.shape[1] - 1)):
+            if not ((state[name] >= 0) & (state[name] < count)).all():
+                raise ValueError(f"{name!r} must lie in [0, {count})")
         self._clock.restore(state)
         self._states, self._taken = state["states"].copy(), state["taken"].copy()
         self._draw_uniforms(range(self.num_envs))

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from cupola.drawing import own_settings
 from cupola.theory import lp
 from cupola.theory.study import Race
 
@@ -34,6 +35,7 @@ PANELS = (
 )
 
 
+@own_settings(text_parse_math=True)  # powers of ten along the axes; no name of others
 def tightness(curves: Record, label: str) -> bytes:
     """Median tightness of each bound along one axis, printed and corrected side by side."""
     from matplotlib.figure import Figure
@@ -72,6 +74,7 @@ def tightness(curves: Record, label: str) -> bytes:
     return _png(figure)
 
 
+@own_settings(text_parse_math=True)
 def paths(races: list[Race]) -> bytes:
     """Exact CUP in the return-cost plane: path, limit, optimum and all that can be reached."""
     from matplotlib.figure import Figure

@@ -21,6 +21,7 @@ RACE_SIZE = 25
 LAMBDA = 0.9
 """Of the one race that weights states by d^lambda with lambda > 0."""
 BINS = 10
+DISTANCE = "mean D_TV of the two policies"
 
 
 class Report(NamedTuple):
@@ -62,10 +63,11 @@ def make(cases: int, seed: int, progress: Progress) -> Report:
         "tightness_by_lambda": by_lambda,
         "tightness_by_distance": by_distance,
     }
+    single = [race for race in races if race.cmdp.limits.shape[1] == 1]
     pictures = {
         "tightness-lambda.png": figures.tightness(by_lambda, "lambda"),
-        "tightness-distance.png": figures.tightness(by_distance, "mean D_TV of the two policies"),
-        "exact-cup.png": figures.paths([race for race in races if race.cmdp.limits.shape[1] == 1]),
+        "tightness-distance.png": figures.tightness(by_distance, DISTANCE),
+        "exact-cup.png": figures.paths(single),
     }
     return Report(record, found, pictures)
 

@@ -25,8 +25,11 @@ class TensorBoard:
         """TensorBoard forgets what earlier files hold from ``first_iteration`` on."""
         folder = Folder(path, "tensorboard")
         folder.make()
+        taken, stamp = set(folder.names()), time.time_ns() // 10**6
+        while f"events.out.tfevents.{stamp}" in taken:  # the clock went back, or it is a plant
+            stamp += 1
         # Unbuffered: an event is in the file or the write fails, and closing cannot fail.
-        self._file = folder.extend(f"events.out.tfevents.{time.time_ns() // 10**6}")
+        self._file = folder.create(f"events.out.tfevents.{stamp}")
         self._write(Event(file_version="brain.Event:2"))
         self._write(Event(step=first_iteration, session_log=SessionLog(status=SessionLog.START)))
 

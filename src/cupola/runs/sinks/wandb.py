@@ -8,10 +8,12 @@ training continues the same run.
 from __future__ import annotations
 
 import os
+import re
 import secrets
 from pathlib import Path
 from typing import Any
 
+from cupola.errors import CupolaError
 from cupola.runs import schema
 from cupola.runs.files import Folder
 
@@ -28,11 +30,16 @@ class Wandb:
     def start(self, path: Path, config: dict[str, Any], first_iteration: int) -> None:
         folder = Folder(path)
         (folder / "wandb").make()  # and not somewhere else, where a link leads
+        if (folder / "wandb").has("settings"):
+            # They say which server gets the user's key.
+            raise CupolaError(f"{path / 'wandb' / 'settings'} is not of this run: remove it")
         known = schema.read_record(folder, "wandb.json", schema.WANDB)
         if known is None:
             project = os.environ.get("WANDB_PROJECT", "cupola")
             known = {"id": secrets.token_hex(4), "project": project}
             schema.write_record(folder, "wandb.json", known)
+        if not re.fullmatch(r"[a-z0-9_-]{1,64}", known["id"]):  # a part of the names of its files
+            raise CupolaError(f"{path / 'wandb.json'} names a run that cannot be")
         self._run = self._wandb.init(
             id=known["id"],
             project=known["project"],

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
 from cupola.tasks.safety_gym import world
 from cupola.tasks.safety_gym.layout import GOAL_TRIES, draw_free, sample_layout
 from cupola.tasks.safety_gym.lidar import BINS, ego, lidar
@@ -348,6 +348,9 @@ class SafetyGymTask(Task):
         }
 
     def restore(self, state: State) -> np.ndarray:
+        state = alike(state, self.save())
+        if not ((state["button"] >= 0) & (state["button"] < max(1, self.scene.buttons))).all():
+            raise ValueError("'button' is the number of none")
         self._state[:] = state["physics"]
         self._objects[:], self._centres[:] = state["objects"], state["centres"]
         self._distance = state["distance"].copy()
