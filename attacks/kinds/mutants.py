@@ -17,7 +17,7 @@ from attacks.programs import call, program
 from attacks.subjects import QUADRATIC, check_arrays, made_once, reference, stopped
 from attacks.verdicts import Failed, Outcome, check_manners, require
 
-SHARE, SECONDS, WARM, COUNTS = 36.0, 40.0, True, "mutant"
+SHARE, SECONDS, WARM, COUNTS = 55.0, 40.0, True, "mutant"
 
 SWEEP = """\
 iterations = 4

@@ -17,7 +17,7 @@ from attacks.places import Place
 from attacks.programs import end_with_parent, program, python_path
 from attacks.verdicts import Failed, check_manners, require
 
-SHARE, SECONDS, WARM, COUNTS = 8.0, 400.0, False, "kill"
+SHARE, SECONDS, WARM, COUNTS = 12.0, 400.0, False, "kill"
 ALONE = True
 
 # In a process of its own, one word a line: Ray starts threads and changes signal handlers.
