@@ -17,9 +17,8 @@ What the default, the preset `steady`, has and Algorithm 1 has not:
   the gain mean_t (rho_t - 1) A_t. The projection moves it by -alpha nu F^-1 g_c. Together that is a
   step up J - nu J^c: nu is in units of return per cost, whatever the learning rate, and both steps
   shrink together. A is divided by its standard deviation, A^c by a running one.
-- The KL is looked at every few minibatches, and the projection has an optimiser of its own.
-- Where a limit is discounted, A^c is weighted with gamma^t, t the time in the episode
-  (`cost_weights`): it is the cost of the first steps that counts.
+- The KL is looked at every few minibatches. A step may go beyond delta on its way, to see all of
+  the batch, and is then shortened (`overshoot`). The projection has an optimiser of its own.
 - The advantages of the costs look only a step or two ahead (`lam_c`) and leave the rest to the
   critics, which learn from longer sums (`lam_critic`) and, for the costs, from the last batches.
 - nu by a PID controller of the relative violation.
@@ -95,7 +94,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     action_density: Literal["gaussian", "clipped"] = "clipped"
     """Density of actions beyond the point where an actuator saturates: the Gaussian's, or the
     probability of all that lies beyond."""
-    minibatch_size: int = 500
+    minibatch_size: int = 250
     value_l2: float = 0.0
     """Weight of the sum of squared parameters in the critics' loss."""
     critic_lr: float = 1e-3
@@ -108,9 +107,12 @@ class Config(MinibatchConfig, LagrangianConfig):
     (critic_epochs above 0); the reward's critic learns from the newest batch."""
     delta: float = 0.01
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
-    check_every: int = 2
+    check_every: int = 4
     """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
     looked at once per epoch and nothing is shortened."""
+    overshoot: float = 4.0
+    """A step ends at a look that finds the KL beyond this many times delta, and is then shortened
+    (check_every above 0). With 1 it ends after a few minibatches, which are mostly noise."""
     cost_advantage: Scaling = "running"
     """Scaling of the cost advantages."""
     improvement: Literal["clip", "kl", "focops"] = "clip"
@@ -134,7 +136,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     projection_scale: Literal["improvement", "horizon"] = "improvement"
     """Factor on the cost advantages: alpha, the length of the improvement's step, or
     (1 - gamma lam_c) / (1 - gamma)."""
-    cost_weights: Literal["time", "uniform"] = "time"
+    cost_weights: Literal["time", "uniform"] = "uniform"
     """Weights of the samples of a cost with a discounted limit: gamma^t, or all alike."""
     beta: float = 0.0
     """Weight of sum_i nu_i sqrt(mean KL(pi_k || pi_theta)) in the projection's loss."""
@@ -200,11 +202,11 @@ PAPER = Config(
     critic_memory=0,
     delta=0.02,
     check_every=0,
+    overshoot=1.0,
     cost_advantage="standardise",
     projection_delta=0.0,
     projection_optimiser="shared",
     projection_scale="horizon",
-    cost_weights="uniform",
     multiplier="integral",
     violation="absolute",
     cost_estimate="episodes",
