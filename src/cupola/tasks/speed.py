@@ -203,7 +203,7 @@ class RobotTask(Task):
         self._measures = [rules.costs[name] for name in costs]
         self._clock = Clock(num_envs, spec.time_limit)
         self._obs = np.zeros((num_envs, robot.obs_size))
-        self._position = np.zeros((num_envs, 2))
+        self._position = np.zeros_like(self._position_of())
 
     def _bind_position(self, model: mujoco.MjModel) -> Callable[[], np.ndarray]:
         """Position [N, 2] (or [N, 1]) whose difference is the velocity."""
