@@ -143,7 +143,9 @@ def test_figures_of_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
     written: list[Path] = []
     for name in ("a/b", "a:b"):
         written += save(matplotlib.pyplot.figure(), Folder(tmp_path), name, written)
-    assert [path.name for path in written] == ["a_b.png", "a_b.svg", "a_b_.png", "a_b_.svg"]
+    assert [path.name for path in written] == [
+        f"{stem}.{kind}" for stem in ("a_b", "a_b_") for kind in ("png", "svg", "pdf")
+    ]
     assert all(path.is_file() for path in written)
 
 
@@ -160,7 +162,7 @@ def test_settings_of_matplotlib_in_the_working_directory_are_not_used(tmp_path: 
     figures = [
         sorted((tmp_path / place / "r" / "figures").iterdir()) for place in ("here", "there")
     ]
-    assert len(figures[0]) == 6
+    assert len(figures[0]) == 9
     for ours, theirs in zip(*figures, strict=True):
         assert ours.read_bytes() == theirs.read_bytes()
 
