@@ -41,7 +41,7 @@ def top(tmp_path: Path, synthetic_sweep: WriteSweep) -> Path:
 
 def read(library: Library) -> None:
     """Until nothing is left to read."""
-    library._searched = -1e9
+    library._next_search = 0.0
     for run in library._runs.values():
         run.due = 0.0
     while library.refresh():

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cupola.board.server import host_name, whole_number
+from cupola.board.server import byte_range, host_name, whole_number
 
 SWEEP = """
 iterations = 20
@@ -52,6 +52,9 @@ def test_it_answers_reads_alone_writes_nothing_and_ends_cleanly(runs: Path, boar
     assert (film.status, film.getheader("Content-Type")) == (200, "video/mp4")
     assert film.body == b"0123456789"
     assert one.ask(f"/video?run={ids[0]}").status == 404
+    part = one.ask(f"/video?run={ids[1]}", Range="bytes=2-4")
+    assert (part.status, part.body) == (206, b"234")
+    assert part.getheader("Content-Range") == "bytes 2-4/10"
 
     page = one.ask("/")
     policy = page.getheader("Content-Security-Policy")
@@ -140,4 +143,6 @@ def test_small_things() -> None:
     assert [host_name(host) for host in ("LOCALHOST:80", "[::1]", "a:b:c", "[x")] == [
         *("localhost", "::1", "a", None),
     ]
+    ranges = ("bytes=0-", "bytes=9-99", "bytes=10-", "bytes=5-4", "bytes=-3", "", "bytes=0-1,4-5")
+    assert [byte_range(text, 10) for text in ranges] == [(0, 10), (9, 10), *[None] * 5]
     assert [whole_number(text) for text in ("12", "-1", "1e9", "9" * 30, "٣")] == [12, 0, 0, 0, 0]

@@ -295,7 +295,7 @@ def test_curves_that_begin_late_and_runs_that_stopped() -> None:
     [axis] = draw_curves(results, [curve]).axes
     assert axis.get_title() == "T: discounted cost of speed"
     words = [text.get_text() for text in axis.texts]
-    assert words == ["limit 5", "begins at 510 steps:\nno episode had ended before"]
+    assert words == ["limit\n5", "begins at 510 steps:\nno episode had ended before"]
     [end] = [mark for mark in axis.lines if mark.get_marker() == "o"]
     assert end.get_xydata().tolist() == [[2000.0, 1.0]]
 

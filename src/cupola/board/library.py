@@ -46,16 +46,18 @@ class Library:
         self._notes: list[str] = []
         # Beyond all versions of a board that ran before: a page that was open gets everything.
         self._version = time.time_ns() // 10**6
-        self._searched = -SEARCH_SECONDS
+        self._next_search = 0.0
 
     # --- Reading ---
 
     def refresh(self) -> bool:
         """Look for runs and read on; whether there is more to read at once."""
         now, changed = time.monotonic(), False
-        if now - self._searched >= SEARCH_SECONDS:
+        if now >= self._next_search:
             self._search()
-            self._searched, changed = now, True
+            # Of a large tree seldom: the machine has better things to do.
+            self._next_search = time.monotonic() + SEARCH_SECONDS + 20 * (time.monotonic() - now)
+            changed = True
         for run in self._runs.values():
             if run.due <= now:
                 with run.lock:

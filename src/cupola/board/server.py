@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -95,7 +96,7 @@ class Handler(BaseHTTPRequestHandler):
         """All other methods."""
         if name.startswith("do_"):
             sentence = "a board is only read: use GET."
-            return lambda: self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, sentence)
+            return lambda: self._refuse(HTTPStatus.METHOD_NOT_ALLOWED, sentence, {"Allow": "GET"})
         raise AttributeError(name)
 
     def _video(self, run: str) -> None:
@@ -105,20 +106,36 @@ class Handler(BaseHTTPRequestHandler):
             found = None
         if found is None:
             self._refuse(HTTPStatus.NOT_FOUND, "there is no video of this run.")
-        else:
-            self._answer(*found)
+            return
+        data, kind = found
+        part = byte_range(self.headers.get("Range", ""), len(data))
+        if part is None:
+            self._answer(data, kind)
+        else:  # some browsers play no film without it
+            first, end = part
+            more = {"Content-Range": f"bytes {first}-{end - 1}/{len(data)}"}
+            self._answer(data[first:end], kind, HTTPStatus.PARTIAL_CONTENT, more)
 
     def _json(self, data: Any) -> None:
         text = json.dumps(data, separators=(",", ":"), allow_nan=False)
         self._answer(text.encode("ascii"), "application/json")
 
-    def _refuse(self, status: HTTPStatus, sentence: str) -> None:
+    def _refuse(
+        self, status: HTTPStatus, sentence: str, more: dict[str, str] | None = None
+    ) -> None:
         self.close_connection = True  # what else was sent is not read
-        self._answer(f"{sentence}\n".encode(), "text/plain; charset=utf-8", status)
+        self._answer(f"{sentence}\n".encode(), "text/plain; charset=utf-8", status, more)
 
-    def _answer(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+    def _answer(
+        self,
+        body: bytes,
+        kind: str,
+        status: HTTPStatus = HTTPStatus.OK,
+        more: dict[str, str] | None = None,
+    ) -> None:
         self.send_response(status)
         headers = {
+            **(more or {}),
             "Content-Type": kind,
             "Content-Length": str(len(body)),
             "Content-Security-Policy": self.server.policy,
@@ -128,8 +145,6 @@ class Handler(BaseHTTPRequestHandler):
             "Cross-Origin-Opener-Policy": "same-origin",
             "Cache-Control": "no-store",
         }
-        if status == HTTPStatus.METHOD_NOT_ALLOWED:
-            headers["Allow"] = "GET"
         if self.close_connection:
             headers["Connection"] = "close"
         for name, value in headers.items():
@@ -148,6 +163,15 @@ def host_name(host: str) -> str | None:
         return urlsplit(f"//{host}").hostname
     except ValueError:
         return None
+
+
+def byte_range(header: str, size: int) -> tuple[int, int] | None:
+    """The first byte and the end of the one range that is asked for; None for all."""
+    found = re.fullmatch(r"bytes=(\d{1,12})-(\d{0,12})", header, re.ASCII)
+    if found is None:
+        return None
+    first, end = int(found[1]), min(size, int(found[2] or size - 1) + 1)
+    return (first, end) if first < end else None
 
 
 def whole_number(text: str) -> int:

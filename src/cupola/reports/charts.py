@@ -158,13 +158,18 @@ def draw_limits(axis: Any, side: str, limits: list[tuple[float | None, int]]) ->
         colour = style(owners[0]).colour if len(known) > 1 and len(owners) == 1 else "#333333"
         line_at = axis.axhline if side == "y" else axis.axvline
         line_at(limit, color=colour, ls=(0, (4, 3)), lw=1)
-        where = {"y": (0.02, limit), "x": (limit, 0.98)}[side]
-        axis.annotate(
-            f"limit {three_digits(limit)}", where, xytext=(2, 2 if side == "y" else -2),
-            textcoords="offset points", fontsize=7, color=colour,
-            xycoords=axis.get_yaxis_transform() if side == "y" else axis.get_xaxis_transform(),
-            va="bottom" if side == "y" else "top",
-        )  # fmt: skip
+        words = f"limit {three_digits(limit)}"
+        if side == "y":  # beside the chart, where no curve runs through it
+            axis.annotate(
+                words.replace(" ", "\n"), (1, limit), xytext=(4, 0), textcoords="offset points",
+                xycoords=axis.get_yaxis_transform(), fontsize=7, color=colour, va="center",
+            )  # fmt: skip
+        else:
+            axis.annotate(
+                words, (limit, 1), xytext=(3, -3), textcoords="offset points",
+                xycoords=axis.get_xaxis_transform(), fontsize=7, color=colour, va="top",
+                bbox={"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0.5},
+            )  # fmt: skip
 
 
 def draw_planes(results: Results, planes: list[Plane]) -> Any:

@@ -91,7 +91,7 @@
   }
 
   function lineKey(row) {
-    return together ? `${row.task}\n${row.series}` : row.id;
+    return together ? `${row.group}\n${row.task}\n${row.series}` : row.id;
   }
 
   function dropLooks() {
@@ -233,7 +233,9 @@
   }
 
   function label(row) {
-    return together ? row.series : row.name;
+    if (!together) return row.name;
+    const groups = new Set(shownRuns().map(([one]) => one.group));
+    return groups.size > 1 && row.group !== "." ? `${row.group}: ${row.series}` : row.series;
   }
 
   // One line for each ticked run, or for all seeds that share their settings.
