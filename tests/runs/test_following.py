@@ -28,6 +28,11 @@ def follow(path: Path) -> RunFollower:
     return found
 
 
+def read_all(found: RunFollower) -> None:
+    while found.read_on():
+        pass
+
+
 def expect_all(found: RunFollower, path: Path) -> None:
     """The columns are those of the files, as far as these have whole lines."""
     run = RunDirectory.open(path)
@@ -73,8 +78,7 @@ def test_no_byte_is_read_twice(run: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(Folder, "piece", piece)
     monkeypatch.setattr(following, "PIECE_BYTES", 1500)  # a line or two
     found = follow(run)
-    while found.read_on():
-        pass
+    read_all(found)
     expect_all(found, run)
     for name in ("metrics.jsonl", "timings.jsonl"):
         starts = [start for one, start, _ in asked if one == name]
@@ -112,7 +116,7 @@ def test_damage_is_one_sentence_and_mended_files_are_read_again(run: Path) -> No
         metrics.write_bytes(bad)
         for _ in range(2):  # and so it stays
             with pytest.raises(CupolaError, match=expected):
-                found.read_on()
+                read_all(found)
     metrics.write_bytes(good)
     found.read_on()
     expect_all(found, run)
