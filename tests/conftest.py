@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -190,6 +191,22 @@ def probe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     result = {"episodes": 20, "versions": {}, "sampled": evaluation, "deterministic": evaluation}
     (path / "result.json").write_text(json.dumps(result))
     return path
+
+
+@pytest.fixture
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Chromium with an empty page, as tests/chromium.py drives it."""
+    program = shutil.which("chromium") or shutil.which("chromium-browser")
+    if program is None:
+        pytest.skip("there is no chromium on this machine")
+    spec = importlib.util.spec_from_file_location(
+        "chromium", Path(__file__).with_name("chromium.py")
+    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found = module.Browser(program, tmp_path_factory.mktemp("profile"))
+    yield found
+    found.close()
 
 
 @pytest.fixture

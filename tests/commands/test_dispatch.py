@@ -51,7 +51,8 @@ def test_a_reader_that_goes_away_is_no_traceback(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "line", ["--help", "--version", "eval --help", "bench --help", "diagnose --help"]
+    "line",
+    ["--help", "--version", "eval --help", "bench --help", "diagnose --help", "board --help"],
 )
 def test_help_does_not_wait_for_jax(line):
     program = "import sys; from cupola.cli import main\ntry: main()\nexcept SystemExit: pass\n"

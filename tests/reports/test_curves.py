@@ -264,8 +264,9 @@ def test_limits_are_drawn_where_the_runs_have_them(sweep: Path) -> None:
     from cupola.reports.page import page_data
 
     results = load(sweep)
-    expected = {"return": [], "cost return: speed": [20.0, 80.0], "cost return: effort": [40.0]}
-    expected |= {"Lagrange multiplier: speed": [], "Lagrange multiplier: effort": []}
+    costs = {"discounted cost of speed": [20.0, 80.0], "discounted cost of effort": [40.0]}
+    expected: dict[str, list[float]] = {"return": [], **costs}
+    expected |= {"Lagrange multiplier of speed": [], "Lagrange multiplier of effort": []}
     figure = draw_curves(results, panels.curves(results, 40))
     for axis in figure.axes:
         ends = [line.get_ydata() for line in axis.lines if line.get_transform() != axis.transData]
@@ -274,7 +275,7 @@ def test_limits_are_drawn_where_the_runs_have_them(sweep: Path) -> None:
     drawn = {
         axis.get_xlabel(): [line.get_xdata()[0] for line in axis.lines] for axis in planes.axes
     }
-    assert drawn == {"cost return: speed": [20.0, 80.0], "cost return: effort": [40.0]}
+    assert drawn == costs
     for panel in page_data(results, 40)["curves"]:
         limits = {line["limit"] for line in panel["lines"]} - {None}
         assert sorted(limits) == expected[panel["label"]]

@@ -165,7 +165,9 @@ def test_figures_of_names_that_look_alike_are_two_files(tmp_path: Path) -> None:
     written: list[Path] = []
     for name in ("a/b", "a:b"):
         written += save(matplotlib.pyplot.figure(), Folder(tmp_path), name, written)
-    assert [path.name for path in written] == ["a_b.png", "a_b.svg", "a_b_.png", "a_b_.svg"]
+    assert [path.name for path in written] == [
+        f"{stem}.{kind}" for stem in ("a_b", "a_b_") for kind in ("png", "svg", "pdf")
+    ]
     assert all(path.is_file() for path in written)
 
 
@@ -187,8 +189,8 @@ def test_settings_of_matplotlib_in_the_working_directory_are_not_read(tmp_path, 
         folder = tmp_path / place
         subprocess.run([*command, "--out", "r.html"], cwd=folder, check=True, timeout=200)
         subprocess.run([sys.executable, "-P", "-c", THEORY], cwd=folder, check=True, timeout=200)
-    figures = [sorted((tmp_path / place).rglob("*.??g")) for place in ("here", "there")]
-    assert len(figures[0]) == 7
+    figures = [sorted((tmp_path / place).rglob("*.??[gf]")) for place in ("here", "there")]
+    assert len(figures[0]) == 10
     for ours, theirs in zip(*figures, strict=True):
         assert ours.read_bytes() == theirs.read_bytes()
 

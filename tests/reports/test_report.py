@@ -18,9 +18,10 @@ from rich.console import Console
 
 from cupola.cli import main
 from cupola.reports import formats, panels, steadiness_table, tables
+from cupola.reports.charts import draw_curves
 from cupola.reports.compare import comparison, sparkline
 from cupola.reports.formats import Entry, Table, format_number
-from cupola.reports.results import Results, RunResult, load, load_runs
+from cupola.reports.results import Results, RunResult, is_discounted, load, load_runs
 from cupola.reports.statistics import Estimate
 from cupola.runs.directory import RunDirectory
 from cupola.sweeps.directory import SweepDirectory
@@ -98,7 +99,7 @@ def test_tables_hold_what_the_runs_hold(reported: Path) -> None:
     assert len(read_csv(folder / "steadiness.csv")) == 2 * 3 * 2 * 2
     found = {path.name for path in (small / "report" / "figures").iterdir()}
     names = ("curves-HopperSpeed", "curves-SwimmerSpeed", "return-cost", "sensitivity-limit")
-    assert found == {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
+    assert found == {f"{name}.{kind}" for name in names for kind in ("png", "svg", "pdf")}
 
 
 def run_of(label: str, seed: int, returns: float, cost: float, limit: float = 10.0) -> RunResult:
@@ -117,7 +118,7 @@ def test_bold_is_the_best_that_is_feasible() -> None:
     assert [formats.format_entry(entry) for entry in held] == ["0 of 3"] * 3  # one iteration each
     assert [formats.format_entry(entry) for entry in deviations] == ["-"] * 3
     assert [entry.bold for entry in returns] == [True, False, False]
-    assert [entry.infeasible for entry in returns] == [False, False, True]
+    assert not any(entry.infeasible for entry in returns)  # the cost is marked, not the return
     assert [entry.infeasible for entry in costs] == [False, False, True]
     assert formats.format_entry(costs[0]) == "10 [9, 11]"
     assert formats.format_entry(costs[2]) == "11† [10, 12]"
@@ -196,9 +197,12 @@ def test_formats() -> None:
     assert r"a\_b|c & \textbf{1,234 [1,200, 1,300]} \\" in latex
     assert r"$<$i$>$ & 0.5$^\dagger$ \\" in latex
     assert r"v $\le$ 1" in latex
+    assert r"\begin{tabular}{lr}" in latex
     assert r"100 \%" in latex
     page = formats.to_html(table)
     assert "<td>&lt;i&gt;</td>" in page
+    assert '<th>name</th><th class="number">v &lt;= 1</th>' in page
+    assert '<td class="number">-</td>' in page
     assert '<td class="bold number">1,234 <span class="interval">[1,200, 1,300]</span></td>' in page
     assert [format_number(v) for v in (math.nan, 0.0, 0.12345, 24.516, 150.0)] == [
         *("-", "0", "0.123", "24.5", "150.0")
@@ -223,6 +227,10 @@ def test_what_is_not_finished_is_shown_and_not_counted(small: Path) -> None:
     main(["report", str(small)])
     page = (small / "report.html").read_text()
     assert f"<b>{failed}</b>: iteration 7: &#x27;kl&#x27; of the &lt;update&gt;" in page
+    done = next(run.iterations for run in results.runs if run.name == cut)
+    assert f"<li><b>{cut}</b>: {done} of 40 iterations</li>" in page
+    lines = [line for curve in panels.curves(results, 40) for line in curve.lines]
+    assert sum(sum(line.unfinished) for line in lines) == 2 * 3  # return, cost and multiplier
     row = read_csv(small / "report" / "tables" / "performance.csv")[0]
     assert row["seeds"] == "0 of 3"
 
@@ -273,6 +281,43 @@ def test_sparklines_and_thinning() -> None:
     assert len(set(styles)) == 32
 
 
+def test_curves_that_begin_late_and_runs_that_stopped() -> None:
+    def line(first: int, unfinished: bool) -> panels.Line:
+        values = np.where(np.arange(200) < first, math.nan, 1.0)
+        return panels.Line(0, np.arange(10.0, 2010.0, 10.0), [values], 5.0, [unfinished])
+
+    assert panels.late_start(line(0, False)) is None
+    assert panels.late_start(line(2, False)) is None  # too little to be seen
+    assert panels.late_start(line(50, False)) == 510.0
+    assert panels.late_start(line(200, False)) is None  # no curve at all
+    curve = panels.Curve("T", panels.Quantity("cost", "speed", True), [line(50, True)])
+    results = Results("x", [run_of("cup", 0, 1.0, 1.0)])
+    [axis] = draw_curves(results, [curve]).axes
+    assert axis.get_title() == "T: discounted cost of speed"
+    words = [text.get_text() for text in axis.texts]
+    assert words == ["limit\n5", "begins at 510 steps:\nno episode had ended before"]
+    [end] = [mark for mark in axis.lines if mark.get_marker() == "o"]
+    assert end.get_xydata().tolist() == [[2000.0, 1.0]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "cost", "discounted", "label"),
+    [
+        ("cost", "speed", True, "discounted cost of speed"),
+        ("cost", "hazards", False, "cost of hazards"),
+        ("cost", "cost", False, "cost"),
+        ("multiplier", "speed", True, "Lagrange multiplier of speed"),
+        ("multiplier", "cost", False, "Lagrange multiplier"),
+    ],
+)
+def test_plain_titles(kind: str, cost: str, discounted: bool, label: str) -> None:
+    assert panels.Quantity(kind, cost, discounted).label == label
+    assert is_discounted("HopperSpeed", "speed", {})
+    assert not is_discounted("PointGoal1", "hazards", {})
+    assert not is_discounted("no such task", "speed", {})
+    assert is_discounted("gym:Pendulum-v1", "c", {"gym": {"discounted": True}})
+
+
 @pytest.mark.slow
 def test_a_hundred_runs_in_half_a_minute_and_ten_megabytes(
     tmp_path: Path, synthetic_sweep: WriteSweep
@@ -297,6 +342,25 @@ LIMIT_HEIGHTS = """[...document.querySelectorAll('#curves svg.plot')]
   })"""
 
 
+def check_smoothing(browser: Any) -> None:
+    """The drawn heights are moving means of those without it."""
+    heights = (
+        "document.querySelector('#curves path.line').getAttribute('d').slice(1).split('L')"
+        ".map((point) => Number(point.split(',')[1]))"
+    )
+    slide = "(s => {{ s.value = {}; s.dispatchEvent(new Event('input')); }})"
+    slider = "(document.getElementById('smoothing'))"
+    rough = np.array(browser.ask(heights))
+    browser.ask(slide.format(20) + slider)
+    smooth = np.array(browser.ask(heights))
+    # 20 % of 40 iterations: four on each side of a point. The axis has another scale.
+    means = [rough[max(0, i - 4) : i + 5].mean() for i in range(len(rough))]
+    line = np.polyfit(means, smooth, 1)
+    np.testing.assert_allclose(np.polyval(line, means), smooth, atol=0.5)
+    browser.ask(slide.format(0) + slider)
+    np.testing.assert_array_equal(browser.ask(heights), rough)
+
+
 def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> None:
     page = reported / "report.html"
     text = page.read_text()
@@ -313,6 +377,21 @@ def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> 
     assert browser.ask("document.querySelectorAll('#curves line.limit').length") == 2 * 2
     for limits in browser.ask(LIMIT_HEIGHTS):
         assert sorted(limits) == pytest.approx([20, 30], abs=0.01)
+
+    labels = "[...document.querySelectorAll('#curves text.limit-label')].map((t) => t.textContent)"
+    assert sorted(browser.ask(labels)) == ["limit 20"] * 2 + ["limit 30"] * 2
+    titles = "[...document.querySelectorAll('#curves figcaption')].map((t) => t.textContent)"
+    assert browser.ask(titles) == [
+        f"{task}: {what}"
+        for task in ("SwimmerSpeed", "HopperSpeed")
+        for what in ("return", "discounted cost of speed")
+    ]
+    whys = browser.ask("[...document.querySelectorAll('#curves .why')].map((t) => t.textContent)")
+    assert whys == ["begins at 10k steps: no episode had ended before"] * 4
+    style = "getComputedStyle(document.querySelector('{}')).{}"
+    assert browser.ask(style.format("#table-performance td.number", "textAlign")) == "right"
+    assert browser.ask(style.format("#table-performance td", "textAlign")) == "left"
+    check_smoothing(browser)
 
     browser.ask("document.querySelector('#legend button').click()")
     assert browser.ask(lines) == 2 * 2 * 5
@@ -350,6 +429,18 @@ def test_the_page_in_a_browser(reported: Path, browser: Any, tmp_path: Path) -> 
     browser.open(page)
     assert browser.ask("document.documentElement.scrollWidth") <= 390  # only tables scroll sideways
     assert browser.ask(lines) == 2 * 2 * 6
+    table = "document.querySelector('#table-performance').parentNode"
+    assert browser.ask(f"{table}.scrollWidth > {table}.clientWidth")
+    assert browser.ask(style.format(".wide", "backgroundAttachment")).endswith("scroll, scroll")
     browser.screenshot(tmp_path / "phone.png")
+    light = browser.ask(style.format("body", "backgroundColor"))
+    dark = [{"name": "prefers-color-scheme", "value": "dark"}]
+    browser.call("Emulation.setEmulatedMedia", features=dark)
+    assert (light, browser.ask(style.format("body", "backgroundColor"))) == (
+        *("rgb(255, 255, 255)", "rgb(22, 24, 27)"),
+    )
+    assert browser.ask(style.format("svg.plot text", "fill")) == "rgb(232, 232, 232)"
+    browser.screenshot(tmp_path / "dark.png")
+    browser.call("Emulation.setEmulatedMedia", features=[])
     browser.pdf(tmp_path / "print.pdf")
     assert browser.messages == []

@@ -9,6 +9,7 @@ import json
 import math
 import struct
 import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -60,13 +61,13 @@ def test_tensorboard_has_one_event_per_iteration(tmp_path):
     [file] = (tmp_path / "tensorboard").iterdir()
     version, start, *steps = events(file)
     assert version.file_version == "brain.Event:2"
-    assert start.step == 1
-    assert [event.step for event in steps] == [1, 2, 3]
-    for event in steps:
+    assert start.step == 10
+    assert [event.step for event in steps] == [10, 20, 30]  # environment steps
+    for iteration, event in enumerate(steps, 1):
         scalars = {value.tag: value.simple_value for value in event.summary.value}
         assert scalars == {
-            "steps": 10 * event.step,
-            "return": event.step / 4,
+            "iteration": iteration,
+            "return": iteration / 4,
             "steps_per_second": 100.0,
         }
 
@@ -83,6 +84,39 @@ def test_events_go_to_a_new_file(tmp_path, monkeypatch, plant):
     log(sink, tmp_path, 1, 3, True)
     assert victim.read_text() == "precious"
     assert len(events(folder / f"events.out.tfevents.{10**12 + 1}")) == 5
+
+
+def test_tensorboard_forgets_what_a_resumed_run_says_again(tmp_path):
+    """Its own rule: events from the step of a start on, in earlier files, are left out."""
+    for first, last in ((1, 4), (3, 5)):
+        [sink] = make_sinks(["tensorboard"])
+        log(sink, tmp_path, first, last, finished=False)
+        time.sleep(0.01)  # files are named by the time
+    [sink] = make_sinks(["tensorboard"])  # stopped before its first iteration: nothing is forgotten
+    log(sink, tmp_path, 5, 4, finished=False)
+    kept: list[int] = []
+    for file in sorted((tmp_path / "tensorboard").iterdir()):
+        for event in events(file):
+            if event.HasField("session_log"):
+                kept = [step for step in kept if step < event.step]
+            elif event.HasField("summary"):
+                kept.append(event.step)
+    assert kept == [10, 20, 30, 40, 50]
+
+
+def test_tensorboard_has_one_group_for_each_cost(tmp_path):
+    line = {"iteration": 1, "steps": 40, "cost/speed": 1.0, "limit/speed": 2.0, "nu/speed": 3.0}
+    line |= {"cost_change_measured/speed": None, "eval/return": 4.0, "kl": 5.0}
+    [sink] = make_sinks(["tensorboard"])
+    sink.start(tmp_path, CONFIG, 1)
+    sink.log(line, {"iteration": 1, "rollout_seconds": 6.0})
+    sink.close(finished=True)
+    [file] = (tmp_path / "tensorboard").iterdir()
+    scalars = {value.tag: value.simple_value for value in events(file)[-1].summary.value}
+    assert scalars == {
+        **{"iteration": 1, "speed/cost": 1, "speed/limit": 2, "speed/nu": 3},
+        **{"eval/return": 4, "kl": 5, "rollout_seconds": 6},
+    }
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")

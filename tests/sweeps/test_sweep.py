@@ -214,6 +214,18 @@ def test_changed_cells_are_found(file: Path, tmp_path: Path, capfd) -> None:
     assert (run / "metrics.jsonl").read_bytes() != first
 
 
+@pytest.mark.usefixtures("inline")
+def test_a_report_is_proposed_only_where_there_is_something_to_report(
+    file: Path, tmp_path: Path, capfd
+) -> None:
+    file.write_text(GRID.replace('["ProbeRegulator"]', '["PointGoal9"]') + SHARED)
+    with pytest.raises(SystemExit):
+        main(["sweep", str(file), "--out", str(tmp_path / "sweep")])
+    said = capfd.readouterr()
+    assert "2 of 2 cells failed" in said.err
+    assert "next:" not in said.out
+
+
 def test_directories_of_something_else(file: Path, tmp_path: Path, capfd) -> None:
     def complaint(*args: str | Path) -> str:
         before = sorted(tmp_path.rglob("*"))

@@ -1,15 +1,18 @@
 """What a person sees of a sweep."""
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 
 from cupola.runs.files import Folder
 from cupola.runs.journal import Journal
 from cupola.runs.schema import Table, Whole
-from cupola.sweeps.directory import CellStatus, SweepDirectory
-from cupola.sweeps.watch import SweepDisplay, read_progress
+from cupola.sweeps.directory import CellStatus, State, SweepDirectory
+from cupola.sweeps.watch import ORDER, SweepDisplay, chosen, read_progress
 
 FILE = """
 iterations = 20
@@ -53,9 +56,34 @@ def test_the_table_of_cells(tmp_path: Path, synthetic_sweep: Callable[..., None]
     assert "82.7" in row
     assert "0:00:07" in row
     assert "failed: no [memory] left" in text
-    few = shown(console, display.table(statuses, rows=3))
+    first = [line.split()[1] for line in text.splitlines() if "cup-" in line]
+    assert [int(name[-1]) for name in first] == [1, 2, 3, 0, 4]  # running, failed, finished
+    few = shown(console, display.table(statuses, rows=4))
     assert "cup-HopperSpeed-0" not in few  # the finished ones give way
-    assert "and 2 more" in few
+    [line] = [line for line in few.splitlines() if "2 cells" in line]
+    assert "finished" in line
+    assert display.has_results(statuses)
+    new = {"cup-HopperSpeed-2": CellStatus("failed", "no memory")}
+    assert not display.has_results(new)
+
+
+@given(st.lists(st.sampled_from(ORDER), min_size=1, max_size=60), st.integers(3, 30))
+def test_what_runs_is_never_hidden_by_what_does_not(states: list[State], rows: int) -> None:
+    statuses = {f"cell-{i}": CellStatus(state) for i, state in enumerate(states)}
+    names, folded = chosen(statuses, rows)
+    counts = Counter(statuses[name].state for name in names) + folded
+    assert counts == Counter(states)  # each cell once
+    assert names  # and in order
+    assert [ORDER.index(statuses[n].state) for n in names] == sorted(
+        ORDER.index(statuses[n].state) for n in names
+    )
+    if len(states) <= rows:
+        assert not folded
+    if folded["running"]:
+        assert {statuses[name].state for name in names} == {"running"}
+    if folded["failed"]:
+        assert {statuses[name].state for name in names} <= {"running", "failed"}
+    assert len(names) + len(folded) <= rows + 2  # of a state that has rows and shares one
 
 
 def test_plain_lines_where_there_is_no_terminal(

@@ -18,10 +18,12 @@ from cupola.output import visible
 class ReportArgs:
     """One HTML page of a sweep or of any runs, with figures, tables and curves beside it."""
 
-    source: Positional[Path]
-    """The directory of a sweep, one with runs in it, or a file of curves (curves.csv.gz)."""
+    sources: Positional[tuple[Path, ...]]
+    """Directories of sweeps or with runs in them, and files of curves (curves.csv.gz). Of a cell in
+    several of them the run is taken."""
     out: Path | None = None
-    """The page; default report.html in the directory. Figures, tables and curves go beside it."""
+    """The page; default report.html in the first directory. Figures, tables and curves go beside
+    it."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -29,17 +31,19 @@ def run(args: Sequence[str]) -> None:
 
 
 def report(args: ReportArgs) -> None:
-    from cupola.reports import curves, results
+    from cupola.reports.merge import load, merge
     from cupola.reports.page import write_report
-    from cupola.runs.directory import reaching
 
-    with reaching(args.source):
-        is_file = args.source.is_file()
-    folder = args.source.parent if is_file else args.source
-    page = args.out or folder / "report.html"
-    if page.suffix != ".html":
-        raise CupolaError(f"--out is the page to write: a name like report.html, not {page}.")
-    found = curves.read(args.source) if is_file else results.load(args.source)
+    if not args.sources:
+        raise CupolaError("say what to report: cupola report DIR, or a file of curves.")
+    if args.out and args.out.suffix != ".html":
+        raise CupolaError(f"--out is the page to write: a name like report.html, not {args.out}.")
+    sources = [load(path) for path in dict.fromkeys(args.sources)]
+    first = next((s.path for s in sources if not s.is_file), sources[0].path.parent)
+    page = args.out or first / "report.html"
+    found, said = merge(sources)
+    for sentence in said:
+        print(sentence)
     for one in found.left_out:
         warnings.warn(str(one), stacklevel=1)
     written = write_report(found, page)

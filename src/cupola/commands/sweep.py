@@ -78,7 +78,8 @@ def sweep(args: SweepArgs) -> None:
     if any(status.state in ("waiting", "interrupted") for status in statuses.values()):
         console.print("stopped; go on with the same command.")
         sys.exit(130)
-    console.print(f"next: {program()} report {path}", soft_wrap=True)
+    if display.has_results(statuses):
+        console.print(f"next: {program()} report {path}", soft_wrap=True)
     if failed:
         first = statuses[failed[0]].reason.rstrip(".")
         raise CupolaError(

@@ -1,4 +1,4 @@
-"""The figures of a report as PNG and SVG."""
+"""The figures of a report as PNG, SVG and PDF."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cupola.display import three_digits
 from cupola.drawing import own_settings
 from cupola.output import visible
 from cupola.reports import panels
@@ -17,16 +18,18 @@ from cupola.runs.files import Folder
 from cupola.sweeps.cells import slug
 
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
-FORMATS = ("png", "svg")
+FORMATS = ("png", "svg", "pdf")
+NO_DATE = {"png": {}, "svg": {"Date": None}, "pdf": {"CreationDate": None}}
 WIDTH, HEIGHT, DPI = 4.0, 3.0, 110
 LONGEST_NAME, LONGEST_TEXT = 100, 200
 """Of a figure's file, and in a figure: names of tasks and fields know no bound."""
 
 
 def write_figures(results: Results, folder: Folder, points: int) -> list[Path]:
-    """The curves of each task, the planes, and one figure per varied field; as PNG and SVG."""
-    # Text stays text, and equal figures are equal files.
-    with own_settings(svg_fonttype="none", svg_hashsalt="cupola", font_size=9):
+    """The curves of each task, the planes, and one figure per varied field; in all formats."""
+    # Text stays text, and equal figures are equal files. Journals refuse Type 3 fonts in a PDF.
+    texts = {"svg_fonttype": "none", "pdf_fonttype": 42, "font_size": 9}
+    with own_settings(svg_hashsalt="cupola", **texts):
         import matplotlib
 
         matplotlib.use("Agg")
@@ -52,7 +55,7 @@ def draw_all(results: Results, folder: Folder, points: int) -> list[Path]:
 
 
 def save(figure: Any, folder: Folder, name: str, others: list[Path]) -> list[Path]:
-    """As PNG and SVG, under a name that none of the ``others`` has."""
+    """In all formats, under a name that none of the ``others`` has."""
     from matplotlib import pyplot
     from matplotlib.text import Text
 
@@ -61,14 +64,13 @@ def save(figure: Any, folder: Folder, name: str, others: list[Path]) -> list[Pat
         stem += "_"
     for text in figure.findobj(Text):
         text.set_text(caption(text.get_text()))
-    # The layout takes longer than the drawing: once for both.
+    # The layout takes longer than the drawing: once for all.
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     names = [f"{stem}.{kind}" for kind in FORMATS]
     for file, kind in zip(names, FORMATS, strict=True):
         picture = io.BytesIO()
-        date = {"Date": None} if kind == "svg" else {}
-        figure.savefig(picture, format=kind, dpi=DPI, metadata=date)
+        figure.savefig(picture, format=kind, dpi=DPI, metadata=NO_DATE[kind])
         folder.write(file, picture.getvalue())
     pyplot.close(figure)
     return [folder.path / file for file in names]
@@ -128,19 +130,49 @@ def draw_curves(results: Results, curves: list[Curve]) -> Any:
             if len(grid) > 1:
                 low, high = np.nanmin(grid, axis=0), np.nanmax(grid, axis=0)
                 axis.fill_between(steps, low, high, color=look.colour, alpha=faint, lw=0)
-        draw_limits(axis.axhline, [(line.limit, line.series) for line in curve.lines])
-        axis.set(title=curve.task, xlabel="environment steps", ylabel=curve.quantity.label)
+            for values, unfinished in zip(line.runs, line.unfinished, strict=True):
+                there = np.flatnonzero(np.isfinite(values))
+                if unfinished and len(there):
+                    axis.plot(
+                        line.steps[there[-1]], values[there[-1]], "o", color=look.colour, ms=5,
+                        markerfacecolor="white",
+                    )  # fmt: skip
+        draw_limits(axis, "y", [(line.limit, line.series) for line in curve.lines])
+        name = curve.quantity.label
+        axis.set(title=f"{curve.task}: {name}", xlabel="environment steps", ylabel=name)
+        starts = (panels.late_start(line) for line in curve.lines)
+        late = [start for start in starts if start is not None]
+        if late:
+            ends = " to ".join(dict.fromkeys(f"{end(late):,.0f}" for end in (min, max)))
+            words = f"begins at {ends} steps:\nno episode had ended before"
+            axis.text(0.02, 0.03, words, transform=axis.transAxes, fontsize=7, color="#555555")
     legend(figure, axes)
     return figure
 
 
-def draw_limits(line_at: Any, limits: list[tuple[float | None, int]]) -> None:
-    """One dark dashed line, or one of its own colour for each series that has another limit."""
+def draw_limits(axis: Any, side: str, limits: list[tuple[float | None, int]]) -> None:
+    """One dark dashed line, or one of its own colour for each series that has another limit.
+
+    ``side`` is the axis on which the limits lie, x or y.
+    """
     known = sorted({limit for limit, _ in limits if limit is not None})
     for limit in known:
         owners = [series for value, series in limits if value == limit]
         colour = style(owners[0]).colour if len(known) > 1 and len(owners) == 1 else "#333333"
+        line_at = axis.axhline if side == "y" else axis.axvline
         line_at(limit, color=colour, ls=(0, (4, 3)), lw=1)
+        words = f"limit {three_digits(limit)}"
+        if side == "y":  # beside the chart, where no curve runs through it
+            axis.annotate(
+                words.replace(" ", "\n"), (1, limit), xytext=(4, 0), textcoords="offset points",
+                xycoords=axis.get_yaxis_transform(), fontsize=7, color=colour, va="center",
+            )  # fmt: skip
+        else:
+            axis.annotate(
+                words, (limit, 1), xytext=(3, -3), textcoords="offset points",
+                xycoords=axis.get_xaxis_transform(), fontsize=7, color=colour, va="top",
+                bbox={"facecolor": "white", "alpha": 0.7, "lw": 0, "pad": 0.5},
+            )  # fmt: skip
 
 
 def draw_planes(results: Results, planes: list[Plane]) -> Any:
@@ -156,7 +188,7 @@ def draw_planes(results: Results, planes: list[Plane]) -> Any:
                 costs.mean(), returns.mean(), s=60, color=look.colour, marker=marker,
                 edgecolors="white", label=results.series[point.series],
             )  # fmt: skip
-        draw_limits(axis.axvline, [(point.limit, point.series) for point in plane.points])
+        draw_limits(axis, "x", [(point.limit, point.series) for point in plane.points])
         axis.set(title=plane.task, xlabel=plane.cost.label, ylabel="return")
     legend(figure, axes)
     return figure
@@ -184,6 +216,7 @@ def draw_sensitivities(panels: list[Sensitivity]) -> Any:
                 axis.plot(*zip(*limits, strict=True), color="#333333", ls=(0, (4, 3)), lw=1)
         if panel.ticks:
             axis.set_xticks(range(len(panel.ticks)), list(map(caption, panel.ticks)))
-        axis.set(title=panel.task, xlabel=panel.field, ylabel=panel.quantity.label)
+        name = panel.quantity.label
+        axis.set(title=f"{panel.task}: {name}", xlabel=panel.field, ylabel=name)
     legend(figure, axes)
     return figure

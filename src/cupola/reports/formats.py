@@ -48,6 +48,12 @@ def format_entry(entry: Entry) -> str:
     return (format_number(value) if isinstance(value, float) else str(value)) + mark
 
 
+def is_number(table: Table, column: int) -> bool:
+    """Whether a column holds numbers, and perhaps dashes where one is not known."""
+    values = [row[column].value for row in table.rows if row[column].value not in ("", "-")]
+    return bool(values) and not any(isinstance(value, str) for value in values)
+
+
 def to_csv(table: Table) -> str:
     """Full precision; an estimate takes three columns; unknown is empty, never is `inf`."""
     wide = [
@@ -118,10 +124,11 @@ def to_latex(table: Table) -> str:
         words = latex_escape(format_entry(entry))
         return rf"\textbf{{{words}}}" if entry.bold else words
 
+    sides = "".join("r" if is_number(table, i) else "l" for i in range(len(table.columns)))
     lines = [
         r"\begin{table}",
         r"\centering",
-        rf"\begin{{tabular}}{{{'l' * len(table.columns)}}}",
+        rf"\begin{{tabular}}{{{sides}}}",
         r"\toprule",
         " & ".join(latex_escape(name) for name in table.columns) + r" \\",
         r"\midrule",
@@ -138,9 +145,11 @@ def to_latex(table: Table) -> str:
 def to_html(table: Table) -> str:
     """Scrolls sideways on a small screen; the first columns name the row."""
 
-    def shown(entry: Entry) -> str:
+    numbers = [is_number(table, i) for i in range(len(table.columns))]
+
+    def shown(entry: Entry, right: bool) -> str:
         classes = [name for name in ("bold", "infeasible") if getattr(entry, name)]
-        if not isinstance(entry.value, str):
+        if right or not isinstance(entry.value, str):
             classes.append("number")
         chosen = f' class="{" ".join(classes)}"' if classes else ""
         words = html.escape(format_entry(entry))
@@ -148,8 +157,11 @@ def to_html(table: Table) -> str:
             words = re.sub(r"(\[.*\])", r'<span class="interval">\1</span>', words)
         return f"<td{chosen}>{words}</td>"
 
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in table.columns)
-    body = "\n".join(f"<tr>{''.join(shown(entry) for entry in row)}</tr>" for row in table.rows)
+    head = "".join(
+        ('<th class="number">' if right else "<th>") + f"{html.escape(name)}</th>"
+        for name, right in zip(table.columns, numbers, strict=True)
+    )
+    body = "\n".join(f"<tr>{''.join(map(shown, row, numbers))}</tr>" for row in table.rows)
     return (
         f'<div class="wide" tabindex="0"><table id="table-{table.key}">'
         f"<thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>\n"

@@ -60,7 +60,7 @@ RENDERERS = {"csv": formats.to_csv, "md": formats.to_markdown, "tex": formats.to
 
 def make_page(results: Results, found: list[Table], points: int) -> str:
     summary, *others = found
-    script = asset("page.js")
+    script = asset("charts.js") + asset("page.js")
     longest = max((run.iterations for run in results.runs), default=0)
     thinned = ""
     if longest > points:
@@ -77,10 +77,15 @@ def make_page(results: Results, found: list[Table], points: int) -> str:
         "css": asset("page.css"),
         "js": script,
         # The browser runs this script and nothing else.
-        "hash": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        "hash": content_hash(script),
     }
+    return fill(asset("page.html"), filled)
+
+
+def fill(template: str, filled: dict[str, str]) -> str:
+    """The template with its {{slots}} filled in."""
     # Split, not replaced one after the other: what is filled in may look like a slot.
-    pieces = asset("page.html").split("{{")
+    pieces = template.split("{{")
     page = pieces[0]
     for piece in pieces[1:]:
         name, _, rest = piece.partition("}}")
@@ -88,8 +93,13 @@ def make_page(results: Results, found: list[Table], points: int) -> str:
     return page
 
 
-def asset(name: str) -> str:
-    return resources.files("cupola.reports").joinpath("assets", name).read_text()
+def asset(name: str, package: str = "cupola.reports") -> str:
+    return resources.files(package).joinpath("assets", name).read_text()
+
+
+def content_hash(text: str) -> str:
+    """Of a script or a style, as a Content-Security-Policy names it."""
+    return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
 def overview(results: Results) -> str:
@@ -101,7 +111,21 @@ def overview(results: Results) -> str:
 
 def failures(results: Results) -> str:
     failed = [(run.name, run.reason) for run in results.runs if run.state == "failed"]
-    return listed("Failed", failed) + listed("Left out", results.left_out)
+    begun = [
+        (run.name, how_far(run))
+        for run in results.runs
+        if run.state in ("running", "interrupted") and run.iterations
+    ]
+    return (
+        listed("Failed", failed)
+        + listed("Left out", results.left_out)
+        + listed("Not finished: drawn up to where they are, not counted in the tables", begun)
+    )
+
+
+def how_far(run: RunResult) -> str:
+    asked = run.config.get("iterations")
+    return f"{run.iterations} of {asked} iterations" if asked else f"{run.iterations} iterations"
 
 
 def listed(title: str, runs: Iterable[tuple[str, str]]) -> str:
@@ -186,6 +210,7 @@ def curve_data(curve: Curve) -> dict[str, Any]:
             "x": [int(x) for x in line.steps],
             "runs": [rounded(run) for run in line.runs],
             "limit": line.limit,
+            "unfinished": line.unfinished,
         }
         for line in curve.lines
     ]

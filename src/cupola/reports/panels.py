@@ -23,6 +23,8 @@ COLOURS = (
 )  # fmt: skip
 DASHES = ("", "6 3", "2 2", "8 3 2 3")
 MARKERS = ("circle", "square", "triangle", "diamond")
+LATE = 0.015
+"""Share of the training without a value that can be seen in a chart."""
 MOST_POINTS, FEWEST_POINTS = 500, 40
 MOST_NUMBERS = 700_000
 """In all curves of the page: about seven bytes each."""
@@ -47,6 +49,7 @@ class Quantity(NamedTuple):
 
     kind: str  # return, cost or multiplier
     cost: str = ""
+    discounted: bool = False  # whether the limit of the cost is on its discounted return
 
     @property
     def key(self) -> str:
@@ -58,8 +61,10 @@ class Quantity(NamedTuple):
     def label(self) -> str:
         if self.kind == "return":
             return "return"
-        name = {"cost": "cost return", "multiplier": "Lagrange multiplier"}[self.kind]
-        return f"{name}: {self.cost}"
+        of = "" if self.cost == "cost" else f" of {self.cost}"  # Safety Gym's is called so
+        if self.kind == "multiplier":
+            return f"Lagrange multiplier{of}"
+        return f"{'discounted ' * self.discounted}cost{of}"
 
     def limit(self, runs: list[RunResult]) -> float | None:
         """Where the dashed line of these runs is drawn; None unless this is a cost."""
@@ -73,6 +78,7 @@ class Line(NamedTuple):
     steps: np.ndarray  # [P]
     runs: list[np.ndarray]  # each [<= P]; NaN where unknown
     limit: float | None
+    unfinished: list[bool]  # which of the runs are
 
 
 class Curve(NamedTuple):
@@ -123,8 +129,8 @@ class Sensitivity(NamedTuple):
 
 def quantities(results: Results, task: str, *kinds: str) -> list[Quantity]:
     """The return, and one of each kind per cost."""
-    costs = results.costs_of(task)
-    return [Quantity("return"), *(Quantity(kind, cost) for kind in kinds for cost in costs)]
+    costs = [(cost, results.is_discounted(task, cost)) for cost in results.costs_of(task)]
+    return [Quantity("return"), *(Quantity(kind, *cost) for kind in kinds for cost in costs)]
 
 
 def points_per_run(results: Results) -> int:
@@ -159,7 +165,19 @@ def line(index: int, runs: list[RunResult], quantity: Quantity, points: int) -> 
         thin(longest, bucket),
         [thin(run.curves[quantity.key], bucket) for run in runs],
         quantity.limit(runs),
+        [not run.finished for run in runs],
     )
+
+
+def late_start(line: Line) -> float | None:
+    """The step at which a curve begins, if that is visibly after the first iteration.
+
+    Returns and costs are not known before the first episode has ended.
+    """
+    known = [np.flatnonzero(np.isfinite(run)) for run in line.runs]
+    first = min((int(found[0]) for found in known if len(found)), default=0)
+    begin, start, end = line.steps[first], line.steps[0], line.steps[-1]
+    return float(begin) if begin - start > LATE * (end - start) else None
 
 
 def thin(values: np.ndarray, bucket: int) -> np.ndarray:
@@ -177,7 +195,8 @@ def planes(results: Results) -> list[Plane]:
     found = []
     for task in results.tasks:
         for name in results.costs_of(task):
-            cost, points = Quantity("cost", name), []
+            cost = Quantity("cost", name, results.is_discounted(task, name))
+            points = []
             for index, series in enumerate(results.series):
                 runs = [r for r in results.group(task, series) if r.finished and name in r.limits]
                 seeds = [(run.seed, run.final(cost.key), run.final("return")) for run in runs]

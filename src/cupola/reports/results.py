@@ -18,8 +18,9 @@ from cupola.reports import statistics
 from cupola.runs import schema
 from cupola.runs.directory import RunDirectory, column, reaching
 from cupola.runs.files import Folder
+from cupola.runs.search import is_run
 from cupola.steadiness import Steadiness
-from cupola.sweeps.cells import Cell, text_of
+from cupola.sweeps.cells import Cell, known_tasks, text_of
 from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory
 
 Curves = dict[str, np.ndarray]
@@ -163,6 +164,19 @@ class Results:
         names = (name for run in self.runs if run.task == task for name in run.costs)
         return list(dict.fromkeys(names))
 
+    def is_discounted(self, task: str, cost: str) -> bool:
+        """Whether a limit is on the discounted return; as the first run of the task has it."""
+        config = next(run.config for run in self.runs if run.task == task)
+        return is_discounted(task, cost, config)
+
+
+def is_discounted(task: str, cost: str, config: dict[str, Any]) -> bool:
+    """Whether the limit of a cost is on its discounted return, as far as that is known."""
+    if "gym" in config:
+        return config["gym"].get("discounted") is True
+    spec = known_tasks().get(task)
+    return spec is not None and any(c.name == cost and c.discounted for c in spec.costs)
+
 
 def load(path: Path) -> Results:
     """The results of a sweep's directory, or of all runs below a directory."""
@@ -171,7 +185,7 @@ def load(path: Path) -> Results:
             raise CupolaError(f"there is no directory or file {path}.")
         if Folder(path).has("sweep.json"):
             return load_sweep(SweepDirectory.open(path))
-        found = sorted(folder for folder in folders_below(path) if is_run(folder))
+        found = sorted(folder for folder in folders_below(path) if is_run(Folder(folder)))
     if not found:
         raise CupolaError(f"{path} holds neither a sweep nor runs.")
     return Results(path.resolve().name, *load_runs(found))
@@ -191,17 +205,6 @@ def folders_below(path: Path) -> Iterator[Path]:
         if depth < MAX_DEPTH:
             inside = (entry for entry in entries if entry.is_dir(follow_symlinks=False))
             waiting += [(Path(entry.path), depth + 1) for entry in inside]
-
-
-def is_run(path: Path) -> bool:
-    """Whether a directory with a config.json is a run, be it a damaged one."""
-    folder = Folder(path)
-    if folder.has("metrics.jsonl") or folder.has("checkpoints"):
-        return True
-    try:
-        return schema.read_record(folder, "config.json", schema.CONFIG) is not None
-    except CupolaError:  # of some other program
-        return False
 
 
 def load_sweep(sweep: SweepDirectory) -> Results:
@@ -238,18 +241,17 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
         except CupolaError as error:
             left_out.append(LeftOut(str(path), str(error)))
     runs = []
-    for path, part in known:
+    points = differing_settings([part["config"] for _, part in known])
+    for (path, part), point in zip(known, points, strict=True):
         config = part["config"]
-        peers = [o["config"] for _, o in known if same_problem(o["config"], config)]
         complete = len(part["curves"].get("steps", ())) == config.get("iterations")
-        mine, theirs = settings(config), [settings(other) for other in peers]
         runs.append(
             RunResult(
                 name=str(path),
                 label=config["algo"],
                 task=config["task"],
                 seed=config.get("seed", 0),
-                point={k: v for k, v in mine.items() if any(o.get(k) != v for o in theirs)},
+                point=point,
                 state="finished" if complete else "interrupted",
                 reason="",
                 **part,
@@ -258,8 +260,19 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
     return runs, tuple(left_out)
 
 
-def same_problem(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    return (one["algo"], one["task"]) == (other["algo"], other["task"])
+def differing_settings(configs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each run the settings in which those of its algorithm and task differ."""
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for config in configs:
+        groups.setdefault((config["algo"], config["task"]), []).append(settings(config))
+    varied = {}
+    for problem, members in groups.items():
+        keys = dict.fromkeys(key for one in members for key in one)
+        first = members[0]
+        varied[problem] = {k for k in keys if any(o.get(k) != first.get(k) for o in members)}
+    return [
+        {k: v for k, v in settings(c).items() if k in varied[c["algo"], c["task"]]} for c in configs
+    ]
 
 
 def settings(config: dict[str, Any]) -> dict[str, Any]:

@@ -48,7 +48,6 @@ def summary(results: Results) -> Table:
             Entry(
                 returns[s] if finished[s] else "-",
                 bold=bool(finished[s]) and feasible[s] and returns[s].value == best,
-                infeasible=bool(finished[s]) and not feasible[s],
             )
             for s in results.series
         ]
@@ -70,7 +69,7 @@ def summary(results: Results) -> Table:
     note = (
         "Means over seeds of the last tenth of the iterations, with 95 % bootstrap intervals."
         " Bold: the highest return among those whose mean costs are within all limits."
-        f" {MARK} above a limit. Deviation: the standard deviation of the cost over these"
+        f" {MARK} a cost above its limit. Deviation: the standard deviation of the cost over these"
         " iterations. Held: seeds that hold the limit steadily (see Steadiness)."
     )
     return Table("summary", "Return and cost", ["task", "", *results.series], rows, note)

@@ -10,7 +10,6 @@ import json
 import re
 from typing import Any, NamedTuple
 
-import jax
 import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load as deserialise
@@ -34,12 +33,16 @@ class Checkpoint(NamedTuple):
 
 def flatten(prefix: str, tree: Any) -> Arrays:
     """The leaves of a pytree by their path, for example ``learner.policy.log_std``."""
+    import jax  # here: a run can be looked at without waiting for it
+
     leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
     return {prefix + jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in leaves}
 
 
 def unflatten(prefix: str, arrays: Arrays, like: Any) -> Any:
     """The pytree of the shape of ``like`` from arrays saved with `flatten`."""
+    import jax
+
     leaves, tree = jax.tree_util.tree_flatten_with_path(like)
     found = []
     for path, leaf in leaves:

@@ -17,6 +17,7 @@ import secrets
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from cupola.errors import CupolaError
 
@@ -34,6 +35,19 @@ MAX_CURVES = 2**30
 _ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STALE = re.compile(r"\.[0-9a-f]{16}\.tmp")
+
+
+class Stamp(NamedTuple):
+    """What tells whether a file is another one than before, or has changed."""
+
+    device: int
+    inode: int
+    size: int
+    changed: int
+    """Nanoseconds since 1970."""
+
+    def is_same_file(self, other: Stamp | None) -> bool:
+        return other is not None and self[:2] == other[:2]
 
 
 class Folder:
@@ -104,6 +118,14 @@ class Folder:
         except OSError as error:
             raise _unreadable(self.path, error) from None
 
+    def entries(self) -> dict[str, bool]:
+        """What is in the folder, and whether it is a folder itself; a link is none."""
+        try:
+            with self._entered() as here, os.scandir(here) as found:
+                return {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
+        except OSError as error:
+            raise _unreadable(self.path, error) from None
+
     def has(self, name: str) -> bool:
         """Whether there is anything of this name, be it a link."""
         return name in self.names()
@@ -150,6 +172,34 @@ class Folder:
         except FileNotFoundError:
             return b""
 
+    def stamp(self, name: str) -> Stamp | None:
+        """Of a regular file; None where there is none, or something else of this name."""
+        try:
+            with self._entered() as here:
+                found = os.stat(name, dir_fd=here, follow_symlinks=False)
+        except OSError:
+            return None
+        return _stamp(found) if stat.S_ISREG(found.st_mode) else None
+
+    @contextlib.contextmanager
+    def peek(self, name: str) -> Iterator[io.BufferedReader | None]:
+        """A regular file, open for reading; None where there is none, or it cannot be opened."""
+        with contextlib.ExitStack() as stack:
+            try:
+                file = stack.enter_context(self._reading(name))
+            except (FileNotFoundError, CupolaError):
+                file = None
+            yield file
+
+    def piece(self, name: str, start: int, size: int) -> tuple[bytes, Stamp | None]:
+        """At most ``size`` bytes from ``start`` on, and of which file they are."""
+        try:
+            with self._reading(name) as file:
+                file.seek(start)
+                return file.read(size), _stamp(os.fstat(file.fileno()))
+        except FileNotFoundError:
+            return b"", None
+
     def write(self, name: str, data: bytes) -> None:
         """Replace a file so that a crash leaves either the old or the new contents."""
         with self._entered() as here:
@@ -188,6 +238,10 @@ class Folder:
         for name in self.names():
             if is_stale(name):
                 self.remove(name)
+
+
+def _stamp(found: os.stat_result) -> Stamp:
+    return Stamp(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns)
 
 
 def is_stale(name: str) -> bool:

@@ -12,6 +12,7 @@ import io
 import json
 import os
 import re
+from contextlib import suppress
 from typing import NamedTuple
 
 from cupola.errors import CupolaError
@@ -69,24 +70,9 @@ class Journal:
 
     def _take(self, line: bytes, found: Contents, checked: bool) -> None:
         """Add a line to what was found, or raise a ValueError that says what is wrong."""
-        body, check = line, ""
-        if checked:
-            body = line[:-_CHECK_SIZE] + b"}"
-            check = chained(found.checks[-1], body)
-            told = _CHECK.fullmatch(line, max(0, len(line) - _CHECK_SIZE))
-            if told is None or told[1].decode() != check:
-                raise ValueError(
-                    "is damaged: its check value does not fit, so it was changed, or lines are"
-                    " missing, doubled or out of order"
-                )
-        try:
-            record: Record = schema.parse(body, self._kind)
-        except ValueError as error:
-            raise ValueError(f"is damaged ({error})") from None
         last = found.records[-1]["iteration"] if found.records else 0
-        iteration = record["iteration"]
-        if iteration <= last or (iteration != last + 1 and not self._gaps):
-            raise ValueError(f"is out of order: iteration {iteration} comes after {last}")
+        before = found.checks[-1] if checked else None
+        record, check = verified(line, self._kind, before, last, self._gaps)
         found.records.append(record)
         found.lines.append(line)
         found.checks.append(check)
@@ -130,19 +116,47 @@ class Journal:
             self._file.close()
         self._file = None
 
-    def tail(self) -> list[Record]:
+    def tail(self, most: int = MAX_LINES) -> list[Record]:
         """The last lines, for a quick look while the run goes on; none is checked."""
         try:
             lines = self._folder.tail(self._name, TAIL_BYTES).split(b"\n")
         except CupolaError:
             return []
-        found = []
-        for line in lines:
-            try:
+        found: list[Record] = []
+        for line in reversed(lines):
+            if len(found) == most:
+                break
+            with suppress(ValueError):  # not a whole line
                 found.append(schema.parse(_CHECK.sub(b"}", line + b"\n"), self._kind))
-            except ValueError:  # not a whole line
-                continue
-        return found
+        return found[::-1]
+
+
+def verified(
+    line: bytes, kind: schema.Table, before: str | None, last: int, gaps: bool
+) -> tuple[Record, str]:
+    """A line and its check value, or a ValueError that says what is wrong with it.
+
+    It comes after a line with the check value ``before``, None in runs of earlier versions, and of
+    the iteration ``last``.
+    """
+    body, check = line, ""
+    if before is not None:
+        body = line[:-_CHECK_SIZE] + b"}"
+        check = chained(before, body)
+        told = _CHECK.fullmatch(line, max(0, len(line) - _CHECK_SIZE))
+        if told is None or told[1].decode() != check:
+            raise ValueError(
+                "is damaged: its check value does not fit, so it was changed, or lines are"
+                " missing, doubled or out of order"
+            )
+    try:
+        record: Record = schema.parse(body, kind)
+    except ValueError as error:
+        raise ValueError(f"is damaged ({error})") from None
+    iteration = record["iteration"]
+    if iteration <= last or (iteration != last + 1 and not gaps):
+        raise ValueError(f"is out of order: iteration {iteration} comes after {last}")
+    return record, check
 
 
 def chained(before: str, body: bytes) -> str:

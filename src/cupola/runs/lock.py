@@ -43,6 +43,19 @@ def locked(folder: Folder, name: str, what: str, seconds: float) -> Iterator[Non
             _held.discard(file)
 
 
+def is_held(folder: Folder, name: str) -> bool:
+    """Whether a process holds the lock of a file; nothing is written, and nobody is kept out."""
+    with folder.peek(name) as file:
+        if file is None:
+            return False
+        try:
+            # For a moment: whoever wants the lock meanwhile tries again.
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except OSError:
+            return True
+        return False
+
+
 def _signature() -> bytes:
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
     return json.dumps({"pid": os.getpid(), "host": platform.node(), "since": since}).encode()

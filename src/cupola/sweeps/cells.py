@@ -7,12 +7,14 @@ import functools
 import math
 import re
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cupola.config import RunConfig, RunOptions, resolve
 from cupola.gym.consent import effects_of_sinks, effects_of_task
 from cupola.tasks import specs
 from cupola.tasks.base import TaskSpec
+
+if TYPE_CHECKING:  # a sweep can be looked at without waiting for JAX
+    from cupola.config import RunConfig
 
 Fields = dict[str, Any]
 
@@ -43,10 +45,14 @@ class Cell:
 
     @property
     def iterations(self) -> int:
+        from cupola.config import RunOptions
+
         return self.fields.get("iterations", RunOptions.iterations)
 
     def resolve(self) -> RunConfig | None:
         """The checked config; None where the task is not known, which only this cell's run says."""
+        from cupola.config import resolve
+
         arguments = self.arguments()
         preset, limits = arguments.pop("preset"), arguments.pop("limits")
         spec = known_tasks().get(self.task)

@@ -16,6 +16,9 @@ from cupola.runs.directory import RunDirectory
 from cupola.sweeps.directory import CellStatus, SweepDirectory
 
 ORDER = ("running", "failed", "interrupted", "waiting", "finished")
+FOLDED = ("finished", "waiting", "interrupted")
+"""States whose cells share a row where there is no room, in this order."""
+CLOSING_ROWS = 40
 STYLES = {"running": "cyan", "failed": "red", "finished": "green", "interrupted": "yellow"}
 
 
@@ -91,8 +94,13 @@ class SweepDisplay(Screen[Live]):
         ]
         return max(sum(to_go) / self._jobs, max(to_go)) if to_go else 0.0
 
-    def table(self, statuses: dict[str, CellStatus], rows: int | None = None) -> Table:
-        """All cells, or those that matter most."""
+    def has_results(self, statuses: dict[str, CellStatus]) -> bool:
+        """Whether a report could be made: some cell has an iteration."""
+        return any(self.progress(name, status).done for name, status in statuses.items())
+
+    def table(self, statuses: dict[str, CellStatus], rows: int = CLOSING_ROWS) -> Table:
+        """What runs and what failed first. Where there are more cells than rows, those that are
+        finished, and then those that wait, are counted in one row."""
         table = Table(title=self.headline(statuses))
         columns = ["cell", "state", "iteration", "return", "cost (limit)"]
         if any(status.state == "running" for status in statuses.values()):
@@ -100,15 +108,14 @@ class SweepDisplay(Screen[Live]):
         for column in columns:
             right = column in ("iteration", "return", "time left")
             table.add_column(column, justify="right" if right else "left", overflow="fold")
-        names = list(statuses)
-        if rows is not None and len(names) > rows:
-            names.sort(key=lambda name: ORDER.index(statuses[name].state))
-        for name in names[:rows]:
+        shown, folded = chosen(statuses, rows)
+        for name in shown:
             status = statuses[name]
             row = self._row(status, self.progress(name, status))
             table.add_row(name, *row[: len(columns) - 1])
-        if rows is not None and len(names) > rows:
-            table.add_row(f"and {len(names) - rows} more", *[""] * (len(columns) - 1))
+        for state, count in folded.items():
+            words = Text(state, STYLES.get(state, ""))
+            table.add_row(f"{count} cells", words, *[""] * (len(columns) - 2))
         return table
 
     def _row(self, status: CellStatus, progress: Progress) -> tuple[str | Text, ...]:
@@ -125,6 +132,21 @@ class SweepDisplay(Screen[Live]):
             costs(metrics) if metrics else "",
             "" if left is None else clock(left),
         )
+
+
+def chosen(statuses: dict[str, CellStatus], rows: int) -> tuple[list[str], Counter[str]]:
+    """The cells that have a row of their own, and how many of each state have one together."""
+    shown = sorted(statuses, key=lambda name: ORDER.index(statuses[name].state))
+    folded: Counter[str] = Counter()
+    for state in FOLDED:
+        if len(shown) + len(folded) > rows:
+            mine = [name for name in shown if statuses[name].state == state]
+            shown = [name for name in shown if statuses[name].state != state]
+            folded.update({state: len(mine)} if mine else {})
+    room = max(1, rows - len(folded))
+    for name in shown[room:]:  # what runs comes before what failed
+        folded[statuses[name].state] += 1
+    return shown[:room], folded
 
 
 def costs(metrics: dict[str, Any]) -> str:

@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import json
 import os
-import shutil
 import subprocess
-from collections.abc import Iterator
+import time
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 
 class Browser:
@@ -22,6 +19,8 @@ class Browser:
         self._read, back = os.pipe()
         command = f'exec "$0" "$@" 3<&{there} 4>&{back}'
         options = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        options += ["--no-first-run", "--disable-quic", "--disable-background-networking"]
+        options += ["--disable-component-update", "--disable-sync"]
         options += [f"--user-data-dir={profile}", "--remote-debugging-pipe", "about:blank"]
         self._process = subprocess.Popen(
             ["bash", "-c", command, program, *options],
@@ -79,8 +78,10 @@ class Browser:
             mobile=width < 600,
         )
 
-    def open(self, page: Path) -> None:
-        self.call("Page.navigate", url=page.resolve().as_uri())
+    def open(self, page: Path | str) -> None:
+        """A file, or an address."""
+        url = page if isinstance(page, str) else page.resolve().as_uri()
+        self.call("Page.navigate", url=url)
         while self._receive().get("method") != "Page.loadEventFired":
             pass
         self.settle()
@@ -95,6 +96,13 @@ class Browser:
         answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
+
+    def wait(self, expression: str, seconds: float = 60.0) -> None:
+        """Until an expression is true."""
+        deadline = time.monotonic() + seconds
+        while not self.ask(f"Boolean({expression})"):
+            assert time.monotonic() < deadline, f"in vain: {expression}"
+            time.sleep(0.05)
 
     def mouse(self, kind: str, x: float, y: float, **more: Any) -> None:
         self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, **more)
@@ -113,13 +121,3 @@ class Browser:
         self._process.wait()
         os.close(self._write)
         os.close(self._read)
-
-
-@pytest.fixture
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = shutil.which("chromium") or shutil.which("chromium-browser")
-    if program is None:
-        pytest.skip("there is no chromium on this machine")
-    found = Browser(program, tmp_path_factory.mktemp("profile"))
-    yield found
-    found.close()
