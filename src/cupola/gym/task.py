@@ -17,6 +17,7 @@ from cupola.gym.options import GymOptions
 from cupola.gym.single import EnvRecipe, Outcomes, SingleEnv
 from cupola.gym.workers import InProcess, Worker
 from cupola.tasks.base import Choice, Clock, Scaled, State, Task, TaskFactory, TaskSpec
+from cupola.tasks.observation import Part
 from cupola.types import Cost, Step
 
 DEFAULT_TIME_LIMIT = 1000
@@ -129,6 +130,7 @@ class EnvFacts(NamedTuple):
     costs: tuple[str, ...]
     obstacle: str
     """Why it cannot be restored; empty where it can."""
+    parts: tuple[Part, ...]
 
 
 def factory(
@@ -178,6 +180,7 @@ def factory(
         costs=tuple(Cost(name, None, options.discounted) for name in names),
         time_limit=time_limit,
         actions=facts.actions,
+        parts=facts.parts,
     )
 
     def make(num_envs: int, chosen: tuple[str, ...]) -> Task:
@@ -225,8 +228,9 @@ def inspect_env(recipe: EnvRecipe) -> EnvFacts:
         if terminated or truncated:
             original.reset(i + 1)
     obstacle = _obstacle(original, SingleEnv(recipe), trial[TRIAL_STEPS:])
-    size = gymnasium.spaces.flatdim(original.env.observation_space)
-    return EnvFacts(size, act_size, actions, original.time_limit, tuple(found), obstacle)
+    space = original.env.observation_space
+    size, parts = gymnasium.spaces.flatdim(space), spaces.parts_of(space)
+    return EnvFacts(size, act_size, actions, original.time_limit, tuple(found), obstacle, parts)
 
 
 def _obstacle(original: SingleEnv, copy: SingleEnv, actions: np.ndarray) -> str:

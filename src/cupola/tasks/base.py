@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from cupola.errors import CupolaError
+from cupola.tasks.observation import Part
 from cupola.types import Cost, Step
 
 State = dict[str, np.ndarray]
@@ -72,6 +73,7 @@ class TaskSpec(NamedTuple):
     act_bound: float = 1.0  # continuous actions beyond +- this have no further effect
     actions: Scaled | Choice | None = None  # what a policy's numbers mean; None: themselves
     saturates: tuple[float, ...] = ()  # |action| where each actuator is at its end; (): act_bound
+    parts: tuple[Part, ...] = ()  # of an environment's own observations; (): they are vectors
 
     @property
     def discrete(self) -> bool:
