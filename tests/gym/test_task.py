@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import gymnasium
 import numpy as np
@@ -358,3 +359,29 @@ def test_commands_that_cannot_work(worlds, capsys, arguments, sentence):
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
     assert re.search(sentence, complaint), complaint
+
+
+class CutsItself(gymnasium.Env):
+    """Counts its steps, which Gymnasium cannot know."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), 0.0, False, self.steps == 30, {"cost": 0.0}
+
+
+def test_an_environment_that_cuts_its_episodes_itself_is_not_said_to_have_no_time_limit():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = factory("env:counts", GymOptions(), env=CutsItself)
+    task = made.make(2, ("cost",))
+    task.reset(0)
+    ends = np.array([step.truncated[0] for step in run(task, 90)])
+    np.testing.assert_array_equal(np.flatnonzero(ends), [29, 59, 89])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -23,6 +24,8 @@ from cupola.types import Cost, Step
 DEFAULT_TIME_LIMIT = 1000
 TRIAL_STEPS = 8
 """Steps after which a restored environment must still do the same as the original."""
+TRIAL_SECONDS = 2.0
+"""For finding out whether an environment cuts its episodes itself."""
 NEW_EPISODES = "a resumed run begins new episodes"
 
 
@@ -127,6 +130,8 @@ class EnvFacts(NamedTuple):
     act_size: int
     actions: Scaled | Choice
     time_limit: int | None
+    cuts_itself: bool
+    """Whether it truncated an episode by itself where no time limit is known."""
     costs: tuple[str, ...]
     obstacle: str
     """Why it cannot be restored; empty where it can."""
@@ -155,18 +160,19 @@ def factory(
             )
         cost = costs.load(options.cost)
     recipe = EnvRecipe(task, env or maker(task), cost)
-    facts = inspect_env(recipe)
+    facts = inspect_env(recipe, limited=options.max_episode_steps > 0)
     names = facts.costs
     if names == (costs.ONLY,) and isinstance(limits, Mapping) and len(limits) == 1:
         names = tuple(limits)
     time_limit = options.max_episode_steps or facts.time_limit
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT
-        warnings.warn(
-            f"{task} has no time limit: its episodes are cut after {time_limit} steps; set another"
-            " one with max_episode_steps.",
-            stacklevel=2,
-        )
+        if not facts.cuts_itself:
+            warnings.warn(
+                f"{task} has no time limit: its episodes are cut after {time_limit} steps; set"
+                " another one with max_episode_steps.",
+                stacklevel=2,
+            )
     if facts.obstacle:
         warnings.warn(
             f"{task} cannot be saved and restored ({facts.obstacle}): {NEW_EPISODES}; to resume"
@@ -214,8 +220,11 @@ def task_name(env: Callable[[], Any]) -> str:
     return f"env:{costs.name_of(env)}"
 
 
-def inspect_env(recipe: EnvRecipe) -> EnvFacts:
-    """Make an environment, take a few steps, and see whether a second one can go on from there."""
+def inspect_env(recipe: EnvRecipe, limited: bool = False) -> EnvFacts:
+    """Make an environment, take a few steps, and see whether a second one can go on from there.
+
+    ``limited`` says that a time limit is given.
+    """
     original = SingleEnv(recipe)
     act_size, actions = spaces.actions_of(original.env.action_space, recipe.name)
     numbers = np.random.default_rng(0).uniform(-1, 1, (2 * TRIAL_STEPS, act_size))
@@ -228,9 +237,35 @@ def inspect_env(recipe: EnvRecipe) -> EnvFacts:
         if terminated or truncated:
             original.reset(i + 1)
     obstacle = _obstacle(original, SingleEnv(recipe), trial[TRIAL_STEPS:])
+    limit, cuts_itself = original.time_limit, False
+    if limit is None and not limited:
+        cuts_itself = _cuts_itself(SingleEnv(recipe), act_size, actions)
     space = original.env.observation_space
     size, parts = gymnasium.spaces.flatdim(space), spaces.parts_of(space)
-    return EnvFacts(size, act_size, actions, original.time_limit, tuple(found), obstacle, parts)
+    return EnvFacts(size, act_size, actions, limit, cuts_itself, tuple(found), obstacle, parts)
+
+
+def _cuts_itself(env: SingleEnv, act_size: int, actions: Scaled | Choice) -> bool:
+    """Whether an environment truncates an episode within the default time limit.
+
+    Environments often count their steps themselves, and Gymnasium does not know of it.
+    """
+    rng, until = np.random.default_rng(1), time.monotonic() + TRIAL_SECONDS
+    try:
+        env.reset(0)
+        for i in range(DEFAULT_TIME_LIMIT):
+            _, _, _, terminated, truncated = env.advance(
+                actions.decode(rng.uniform(-1, 1, act_size))
+            )
+            if truncated or time.monotonic() > until:
+                return truncated
+            if terminated:
+                env.reset(i + 1)
+    except CupolaError:  # the training will find it, and say what came before
+        pass
+    finally:
+        env.close()
+    return False
 
 
 def _obstacle(original: SingleEnv, copy: SingleEnv, actions: np.ndarray) -> str:
