@@ -87,7 +87,7 @@ class Pictures:
             for cost, value in zip(self._task.spec.costs, costs, strict=True):
                 if cost.limit is not None:
                     kind = "discounted sum" if cost.discounted else "sum"
-                    text = f"cost {cost.name} {value:.2f} (limit {cost.limit:g}, {kind})"
+                    text = f"cost {cost.name} {value:.2f} (limit {cost.limit:.4g}, {kind})"
                     lines.append((text, INK))
         return caption(self._task.render(index, *self._size, end=end), lines)
 

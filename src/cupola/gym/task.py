@@ -18,6 +18,7 @@ from cupola.gym.options import GymOptions
 from cupola.gym.single import EnvRecipe, Outcomes, SingleEnv
 from cupola.gym.workers import InProcess, Worker
 from cupola.tasks.base import Choice, Clock, Scaled, State, Task, TaskFactory, TaskSpec
+from cupola.tasks.canvas import fit
 from cupola.tasks.observation import Part
 from cupola.types import Cost, Step
 
@@ -44,6 +45,7 @@ class GymTask(Task):
         self._all = range(num_envs)
         self._obs = np.zeros((num_envs, spec.obs_size))
         self._next_seeds = [0] * num_envs
+        self._pictures: dict[int, np.ndarray] = {}
         kind: Callable[[EnvRecipe, int], InProcess | Worker] = Worker if workers else InProcess
         self._slices = _shares(num_envs, min(max(1, workers), num_envs))
         self._groups = [kind(recipe, part.stop - part.start) for part in self._slices]
@@ -112,6 +114,18 @@ class GymTask(Task):
         self._obs = state["obs"].copy()
         return self._obs
 
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        """A picture; the end of an episode is its last picture, as the next one has begun."""
+        if end and index in self._pictures:
+            return self._pictures[index]
+        mine = next(i for i, part in enumerate(self._slices) if part.start <= index < part.stop)
+        group = self._groups[mine]
+        group.send("render", index - self._slices[mine].start)
+        self._pictures[index] = fit(group.receive(), width, height)
+        return self._pictures[index]
+
     def close(self) -> None:
         for group in self._groups:
             group.close()
@@ -136,6 +150,7 @@ class EnvFacts(NamedTuple):
     obstacle: str
     """Why it cannot be restored; empty where it can."""
     parts: tuple[Part, ...]
+    fps: int
 
 
 def factory(
@@ -145,6 +160,7 @@ def factory(
     env: Callable[[], Any] | None = None,
     cost: CostFunction | None = None,
     limits: float | Mapping[str, float] | None = None,
+    pictures: bool = False,
 ) -> TaskFactory:
     """A task from ``gym:ID``, ``env:package.module:function`` or ``env``, a function without
     arguments; ``cost`` and ``env`` go before what the names stand for.
@@ -159,7 +175,7 @@ def factory(
                 " package.module:function, or give it in Python as cost=the function."
             )
         cost = costs.load(options.cost)
-    recipe = EnvRecipe(task, env or maker(task), cost)
+    recipe = EnvRecipe(task, env or maker(task, pictures), cost)
     facts = inspect_env(recipe, limited=options.max_episode_steps > 0)
     names = facts.costs
     if names == (costs.ONLY,) and isinstance(limits, Mapping) and len(limits) == 1:
@@ -191,19 +207,22 @@ def factory(
 
     def make(num_envs: int, chosen: tuple[str, ...]) -> Task:
         plan, half = recipe._replace(costs=chosen), (options.workers + 1) // 2
-        return GymTask(spec, num_envs, plan, half, restorable=not facts.obstacle)
+        made = GymTask(spec, num_envs, plan, half, restorable=not facts.obstacle)
+        made.fps = facts.fps
+        return made
 
     return TaskFactory(spec, make)
 
 
-def maker(task: str) -> Callable[[], Any]:
-    """How to make the environment that a name stands for."""
+def maker(task: str, pictures: bool = False) -> Callable[[], Any]:
+    """How to make the environment that a name stands for, with ``pictures`` one that is drawn."""
     kind, _, name = task.partition(":")
     if kind == "gym":
         module, colon, _ = name.rpartition(":")
         if colon:
             costs.reach(module)
-        return lambda: gymnasium.make(name, disable_env_checker=True)
+        mode: dict[str, Any] = {"render_mode": "rgb_array"} if pictures else {}
+        return lambda: gymnasium.make(name, disable_env_checker=True, **mode)
     if ":" not in name:
         raise CupolaError(
             f"the environment {name!r} cannot be found by that name: write"
@@ -242,7 +261,11 @@ def inspect_env(recipe: EnvRecipe, limited: bool = False) -> EnvFacts:
         cuts_itself = _cuts_itself(SingleEnv(recipe), act_size, actions)
     space = original.env.observation_space
     size, parts = gymnasium.spaces.flatdim(space), spaces.parts_of(space)
-    return EnvFacts(size, act_size, actions, limit, cuts_itself, tuple(found), obstacle, parts)
+    fps = round(getattr(original.env, "metadata", {}).get("render_fps") or Task.fps)
+    costs_found = tuple(found)
+    return EnvFacts(
+        size, act_size, actions, limit, cuts_itself, costs_found, obstacle, parts, max(1, fps)
+    )
 
 
 def _cuts_itself(env: SingleEnv, act_size: int, actions: Scaled | Choice) -> bool:

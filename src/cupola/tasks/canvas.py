@@ -179,6 +179,18 @@ def write(
     return np.asarray(sheet)
 
 
+def fit(picture: np.ndarray, width: int, height: int) -> np.ndarray:
+    """A picture of any size in the middle of one of this size."""
+    from PIL import Image
+
+    scale = min(width / picture.shape[1], height / picture.shape[0])
+    size = (max(1, round(picture.shape[1] * scale)), max(1, round(picture.shape[0] * scale)))
+    sheet = Image.new("RGB", (width, height), (0, 0, 0))
+    small = Image.fromarray(picture).resize(size, Image.Resampling.LANCZOS)
+    sheet.paste(small, ((width - size[0]) // 2, (height - size[1]) // 2))
+    return np.asarray(sheet)
+
+
 def caption(picture: np.ndarray, lines: list[tuple[str, Colour]]) -> np.ndarray:
     """A picture with lines of text on a light ground in its upper left corner."""
     from PIL import ImageFont

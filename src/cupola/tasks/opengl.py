@@ -6,6 +6,7 @@ one. The environment variable MUJOCO_GL chooses as it does in MuJoCo: egl, osmes
 
 from __future__ import annotations
 
+import copy
 import importlib
 import itertools
 import os
@@ -85,13 +86,16 @@ class Camera:
 
         # Drawn twice as large and without shadows: without a graphics card that is quicker than
         # the smooth edges that OpenGL itself would make.
-        self._model, self._size = model, (2 * size[0], 2 * size[1])
+        self._size = (2 * size[0], 2 * size[1])
         self._gl: Any = importlib.import_module(f"mujoco.{platform}").GLContext(*self._size)
         self._gl.make_current()
-        # Of the model only what is for pictures is changed.
+        model = copy.copy(model)
         model.vis.global_.offwidth, model.vis.global_.offheight = self._size
         model.vis.quality.offsamples = 0
         model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.45, 0.55
+        planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
+        model.geom_size[planes, :2] = 0  # without an end, as it is for the physics
+        self._model = model
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
         self._scene = mujoco.MjvScene(model, maxgeom=model.ngeom + 2 * _SEGMENTS)
