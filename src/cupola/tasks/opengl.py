@@ -78,6 +78,17 @@ def find_camera(model: mujoco.MjModel, size: tuple[int, int]) -> Camera | None:
         return None
 
 
+def _unroll_floor(model: mujoco.MjModel) -> None:
+    """Let the floor have no end in pictures, as it has none for the physics."""
+    import mujoco
+
+    for i in np.flatnonzero(model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE):
+        side, material = 2 * model.geom_size[i, :2], model.geom_matid[i]
+        if material >= 0 and side.min() > 0:
+            model.mat_texrepeat[material] /= side  # then it counts for a metre
+            model.geom_size[i, :2] = 0
+
+
 class Camera:
     """Takes pictures of one model and one size."""
 
@@ -93,8 +104,7 @@ class Camera:
         model.vis.global_.offwidth, model.vis.global_.offheight = self._size
         model.vis.quality.offsamples = 0
         model.vis.headlight.ambient[:], model.vis.headlight.diffuse[:] = 0.45, 0.55
-        planes = model.geom_type == mujoco.mjtGeom.mjGEOM_PLANE
-        model.geom_size[planes, :2] = 0  # without an end, as it is for the physics
+        _unroll_floor(model)
         self._model = model
         self._context = mujoco.MjrContext(model, mujoco.mjtFontScale.mjFONTSCALE_100)
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
