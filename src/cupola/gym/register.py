@@ -28,11 +28,14 @@ def environment_id(task: str) -> str:
 
 
 def register_all() -> None:
-    """Register every task of the registry with Gymnasium, once."""
-    for name, spec in tasks.specs().items():
-        if environment_id(name) not in gymnasium.registry:
+    """Register every task of the registry with Gymnasium, once, by all of its names."""
+    known = tasks.specs()
+    names = {name: name for name in known} | tasks.aliases()
+    for called, name in names.items():
+        spec = known[name]
+        if environment_id(called) not in gymnasium.registry:
             gymnasium.register(
-                environment_id(name),
+                environment_id(called),
                 entry_point=f"{__name__}:TaskEnv",
                 vector_entry_point=f"{__name__}:TaskVectorEnv",
                 # Tasks cut their own episodes. Who reads the registry may want to know when.
