@@ -7,6 +7,9 @@ from gymnasium.vector.utils import batch_space, create_empty_array
 from gymnasium.vector.utils import concatenate as put_together
 
 from cupola.errors import CupolaError
+from cupola.gym import spaces
+from cupola.policy import parts_of
+from cupola.runs import checkpoints
 
 
 @pytest.fixture
@@ -65,3 +68,28 @@ def test_vectors_and_dicts_that_no_part_fits(arm, policy_of):
         policy_of("robot").predict({"place": np.zeros(378)})
     with pytest.raises(CupolaError, match=r"\(19,\) or \(N, 19\): it has shape \(18,\)"):
         arm.predict(np.zeros(18))
+
+
+@pytest.mark.parametrize(
+    ("record", "says"),
+    [
+        (b"{", "is damaged"),
+        (b'{"path": []}', "is damaged"),
+        (b'[{"path": [[]], "shape": [3], "sizes": [], "first": []}]', "is damaged"),
+        (b'[{"path": [], "shape": [-1], "sizes": [], "first": []}]', "is damaged"),
+        (b'[{"path": [], "shape": [4], "sizes": [], "first": []}]', "not of the size"),
+        (b'[{"path": [], "shape": [], "sizes": [3], "first": []}]', "not of the size"),
+        (b"[" * 100_000, "is damaged"),
+    ],
+)
+def test_what_a_checkpoint_says_of_observations_is_checked(record, says):
+    arrays = {"observation": np.frombuffer(record, np.uint8)}
+    with pytest.raises(CupolaError, match=says):
+        parts_of(arrays, 3)
+
+
+def test_parts_come_back_as_they_were_written(arm_space):
+    parts = spaces.parts_of(arm_space)
+    written = checkpoints.json_array([part._asdict() for part in parts])
+    assert parts_of({"observation": written}, 19) == parts
+    assert [part.size for part in parts] == [2, 3, 6, 2, 6]
