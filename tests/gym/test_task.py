@@ -385,3 +385,39 @@ def test_an_environment_that_cuts_its_episodes_itself_is_not_said_to_have_no_tim
     task.reset(0)
     ends = np.array([step.truncated[0] for step in run(task, 90)])
     np.testing.assert_array_equal(np.flatnonzero(ends), [29, 59, 89])
+
+
+class Drawn(CutsItself):
+    """Its pictures are as bright as it is old, twice as wide as high."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 12}  # noqa: RUF012
+
+    def render(self):
+        return np.full((20, 40, 3), self.steps, np.uint8)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_environments_draw_themselves(workers):
+    options = GymOptions(workers=workers)
+    task = factory("env:drawn", options, env=Drawn).make(3, ("cost",))
+    assert task.fps == 12
+    task.reset(0)
+    run(task, 7)
+    picture = task.render(2, 80, 80)
+    assert picture.shape == (80, 80, 3)
+    assert (picture[20:60] == 7).all(), "in the middle, in its own proportions"
+    assert not picture[:20].any()
+    assert not picture[60:].any()
+    run(task, 23)
+    np.testing.assert_array_equal(task.render(2, 80, 80, end=True), picture)
+    assert not task.render(2, 80, 80).any()
+    task.close()
+
+
+def test_an_environment_without_pictures_is_one_sentence():
+    task = factory("env:counts", GymOptions(), env=CutsItself).make(1, ("cost",))
+    task.reset(0)
+    with pytest.raises(
+        CupolaError, match=r"env:counts (gives no pictures|failed when it was drawn)"
+    ):
+        task.render(0)
