@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cupola.diagnosis.diagnose import diagnose
     from cupola.errors import CupolaError
     from cupola.evaluation import evaluate
+    from cupola.gym.safety_gymnasium import safety_gymnasium_make
     from cupola.policy import Policy, load
     from cupola.tasks.base import TaskFactory
     from cupola.training import Run, resume, train
@@ -38,6 +39,7 @@ __all__ = [
     "evaluate",
     "load",
     "resume",
+    "safety_gymnasium_make",
     "train",
 ]
 
@@ -50,6 +52,7 @@ _HOMES = {
     "Run": "training",
     "TaskFactory": "tasks.base",
     "resume": "training",
+    "safety_gymnasium_make": "gym.safety_gymnasium",
     "train": "training",
 }
 

@@ -18,6 +18,8 @@ usage: cupola COMMAND ...
   cupola resume RUN        continue a run that was stopped
   cupola eval RUN          measure a trained policy on fresh episodes
   cupola diagnose RUN      find out why a run learns as it does, or holds no limit
+  cupola export RUN FILE   write a policy as .onnx or .npz, for other programs
+  cupola render TASK       film a task, or draw it (.gif, .mp4, .png)
   cupola list              algorithms, presets and tasks
   cupola bench TASK        steps per second, beside the physics ceiling
   cupola sweep FILE        train all cells of an experiment file (experiments/toy.toml)
@@ -30,8 +32,8 @@ Each command explains itself: cupola train cup --help
 """
 
 COMMANDS = (
-    "train", "resume", "eval", "diagnose", "list", "bench", "sweep", "report", "board", "compare",
-    "theory",
+    "train", "resume", "eval", "diagnose", "export", "render", "list", "bench", "sweep", "report",
+    "board", "compare", "theory",
 )  # fmt: skip
 """Each is a module of `cupola.commands`."""
 

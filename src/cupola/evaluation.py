@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,9 @@ from cupola.tasks.base import Task, TaskFactory
 from cupola.types import Step
 
 MAX_ENVS = 64
+
+Watcher = Callable[[Task, np.ndarray, Step], None]
+"""Sees every step of the first `MAX_ENVS` episodes: the environments, which run [N], the step."""
 
 
 class Interval(NamedTuple):
@@ -57,15 +60,24 @@ def evaluate(
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
     trust: bool = False,
+    watch: Watcher | None = None,
 ) -> Evaluation:
     """Run whole episodes of the policy's own task, none of which was seen in training.
 
-    ``task``, ``env``, ``cost`` and ``trust`` as in `cupola.resume`.
+    ``task``, ``env``, ``cost`` and ``trust`` as in `cupola.resume`. ``watch`` sees the first ones.
     """
     if episodes < 1:
         raise CupolaError(f"episodes must be at least 1, not {episodes}.")
     config = policy.config
-    factory = task_of(config, task=task, env=env, cost=cost, threads=threads, trust=trust)
+    factory = task_of(
+        config,
+        task=task,
+        env=env,
+        cost=cost,
+        threads=threads,
+        trust=trust,
+        pictures=watch is not None,
+    )
     problem = problem_of(factory.spec, config.limits)
     if policy.act_size != factory.spec.act_size:
         raise CupolaError(
@@ -78,7 +90,9 @@ def evaluate(
     for begun in range(0, episodes, MAX_ENVS):
         count = min(MAX_ENVS, episodes - begun)
         envs = factory.make(count, problem.costs)
-        parts.append(first_episodes(envs, policy, deterministic, rng, first_seed + begun))
+        watcher = None if begun else watch
+        seeds = first_seed + begun
+        parts.append(first_episodes(envs, policy, deterministic, rng, seeds, watcher))
         envs.close()
     total = Finished(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     costs = {}
@@ -112,7 +126,12 @@ def play(
 
 
 def first_episodes(
-    envs: Task, policy: Policy, deterministic: bool, rng: np.random.Generator, seed: int
+    envs: Task,
+    policy: Policy,
+    deterministic: bool,
+    rng: np.random.Generator,
+    seed: int,
+    watch: Watcher | None = None,
 ) -> Finished:
     """The first episode of each environment."""
     gamma, count = policy.config.algorithm.gamma, envs.num_envs
@@ -124,6 +143,8 @@ def first_episodes(
         costs[running] += step.costs[running]
         discounted[running] += discount * step.costs[running]
         discount *= gamma
+        if watch:
+            watch(envs, running, step)
     return Finished(returns, lengths, costs, discounted)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -13,9 +15,10 @@ from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.errors import CupolaError
 from cupola.rollout import make_actor
-from cupola.runs import checkpoints
+from cupola.runs import checkpoints, schema
 from cupola.runs.directory import open_checkpoint
 from cupola.tasks.base import Choice, Scaled, actions_from
+from cupola.tasks.observation import Part, as_vectors
 
 
 class Policy:
@@ -30,11 +33,12 @@ class Policy:
         inputs: np.ndarray,
         obs_size: int,
         actions: Scaled | Choice | None = None,
+        parts: tuple[Part, ...] = (),
     ) -> None:
         self.config, self.iteration = config, iteration
         self.network, self.moments = network, moments
         self.inputs, self.obs_size = inputs, obs_size
-        self.actions = actions
+        self.actions, self.parts = actions, parts
         self.discrete = network.log_std is None
         self.act_size = int(network.mean[-1][1].shape[0])
         algorithm = config.algorithm
@@ -43,13 +47,15 @@ class Policy:
 
     def predict(
         self,
-        obs: np.ndarray,
+        obs: Any,
         *,
         deterministic: bool = True,
         rng: np.random.Generator | None = None,
     ) -> np.ndarray:
         """Action [A] for an observation [O], or [N, A] for [N, O].
 
+        For a Gymnasium environment whose observations are dicts, tuples, choices or pictures these
+        are taken as it gives them, alone or with a leading axis N in every part, or flat as above.
         Deterministic actions are the Gaussian's mean, or the likeliest choice; otherwise they are
         sampled, with ``rng`` where the samples must be repeatable. For a Gymnasium environment
         they are its own actions: within the bounds and of the shape of its Box, or whole numbers.
@@ -58,15 +64,10 @@ class Policy:
         return raw if self.actions is None else self.actions.decode(raw)
 
     def raw_actions(
-        self, obs: np.ndarray, *, deterministic: bool, rng: np.random.Generator | None = None
+        self, obs: Any, *, deterministic: bool, rng: np.random.Generator | None = None
     ) -> np.ndarray:
         """What `predict` gives, before it is decoded for a Gymnasium environment."""
-        obs = np.asarray(obs, np.float32)
-        if obs.ndim not in (1, 2) or obs.shape[-1] != self.obs_size:
-            raise CupolaError(
-                f"this policy takes observations of shape ({self.obs_size},) or"
-                f" (N, {self.obs_size}), not {obs.shape}."
-            )
+        obs = as_vectors(self.parts, self.obs_size, obs)
         shape = (*obs.shape[:-1], self.act_size)
         rng = rng or self._rng
         if deterministic:
@@ -99,6 +100,7 @@ def load(path: str | Path) -> Policy:
         inputs,
         obs_size,
         decoder(arrays, act_size),
+        parts_of(arrays, obs_size),
     )
 
 
@@ -111,3 +113,19 @@ def decoder(arrays: checkpoints.Arrays, act_size: int) -> Scaled | Choice | None
     except (KeyError, ValueError, TypeError) as error:
         raise CupolaError(f"the checkpoint's actions cannot be decoded ({error!r}).") from None
     return actions
+
+
+def parts_of(arrays: checkpoints.Arrays, obs_size: int) -> tuple[Part, ...]:
+    """The parts of an environment's own observations; none where these are vectors."""
+    if "observation" not in arrays:
+        return ()
+    records = checkpoints.from_json_array(arrays, "observation", schema.OBSERVATION)
+    fields = [{name: tuple(record[name]) for name in Part._fields} for record in records]
+    parts = tuple(Part(**field) for field in fields)
+    choices = all(
+        not part.sizes or len(part.sizes) == len(part.first) == math.prod(part.shape)
+        for part in parts
+    )
+    if not choices or sum(part.size for part in parts) != obs_size:
+        raise CupolaError("the checkpoint's 'observation' is not of the size of its network.")
+    return parts

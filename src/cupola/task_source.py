@@ -28,13 +28,15 @@ def find_task(
     gym: GymOptions | None = None,
     limits: float | Limits | None = None,
     threads: int = 1,
+    pictures: bool = False,
 ) -> TaskFactory:
     """A task of any origin.
 
     ``task`` is a name or an alias of the registry, ``gym:ID``, ``env:package.module:function``, or
     the factory itself. ``env`` and ``cost`` are what the names of a Gymnasium environment and of
     its cost function stand for; ``gym`` and ``limits`` are for Gymnasium environments. ``threads``
-    are those of the engine of a registered task.
+    are those of the engine of a registered task. With ``pictures`` environments of Gymnasium are
+    made so that they can be drawn.
     """
     if isinstance(task, TaskFactory):
         if env is not None or cost is not None:
@@ -45,7 +47,8 @@ def find_task(
             raise CupolaError("name a task, for example 'HopperSpeed', or give env=a function.")
         task = task_name(env)
     if is_foreign(task):
-        return gym_factory(task, gym or GymOptions(), env=env, cost=cost, limits=limits)
+        options = gym or GymOptions()
+        return gym_factory(task, options, env=env, cost=cost, limits=limits, pictures=pictures)
     for name, given in (("env", env), ("cost", cost)):
         if given is not None:
             raise only_for_gym(name)
@@ -71,8 +74,9 @@ def task_of(
     cost: CostFunction | None = None,
     threads: int,
     trust: bool = False,
+    pictures: bool = False,
 ) -> TaskFactory:
-    """The task of a run that was recorded.
+    """The task of a run that was recorded, with ``pictures`` as in `find_task`.
 
     What it was given as a Python object (``task``, ``env``, ``cost``) is given again, except
     functions that can be imported by their names if the user says to ``trust`` the run.
@@ -91,4 +95,5 @@ def task_of(
         gym=config.gym,
         limits=config.limits,
         threads=threads,
+        pictures=pictures,
     )

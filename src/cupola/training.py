@@ -164,6 +164,9 @@ class Trainer:
         arrays["inputs"] = self.spec.inputs
         arrays["obs_size"] = np.array(self.spec.obs_size)
         arrays |= action_arrays(self.spec.actions)
+        if self.spec.parts:
+            parts = [part._asdict() for part in self.spec.parts]
+            arrays["observation"] = checkpoints.json_array(parts)
         for i, collector in enumerate(self.collectors):
             arrays |= {f"collector{i}.{k}": v for k, v in collector.save().items()}
         arrays |= {f"estimates.{k}": v for k, v in self.estimates.save().items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import warnings
+from functools import partial
 
 import gymnasium
 import numpy as np
@@ -16,6 +17,7 @@ import cupola  # registers the tasks
 from cupola import tasks
 from cupola.errors import CupolaError
 from cupola.gym.register import environment_id
+from cupola.tasks.canvas import caption
 
 NAMES = sorted(tasks.specs())
 
@@ -125,11 +127,101 @@ def test_robots_are_drawn_without_a_screen():
         check_env(gymnasium.make("cupola/SwimmerSpeed-v0").unwrapped)  # pictures as well
 
 
-def test_pictures_that_cannot_be_drawn_are_refused_with_a_sentence():
-    probe = gymnasium.make("cupola/ProbeQuadratic-v0")
-    assert probe.unwrapped.metadata["render_modes"] == []
-    with pytest.raises(CupolaError, match=r"ProbeQuadratic cannot be drawn.*leave it out"):
-        gymnasium.make("cupola/ProbeQuadratic-v0", render_mode="rgb_array")
+@pytest.mark.parametrize("many", [False, True])
+@pytest.mark.filterwarnings("ignore:.*render_mode")
+def test_a_render_mode_that_there_is_not_is_a_type_error(many):
+    """Upon a TypeError Stable-Baselines3 makes the environment again, without pictures."""
+    make = partial(gymnasium.make_vec, num_envs=2) if many else gymnasium.make
+    for error in (CupolaError, TypeError):
+        with pytest.raises(error, match=r"ProbeQuadratic cannot be drawn.*write 'rgb_array'"):
+            make("cupola/ProbeQuadratic-v0", render_mode="ansi")
+
+
+@pytest.mark.parametrize(
+    ("name", "fps"),
+    # Hopper: 4 physics steps of 2 ms; Ant 5 of 10 ms; Humanoid 5 of 3 ms; Point 10 of 2 ms,
+    # Car 10 of 4 ms.
+    [
+        ("HopperSpeed", 125),
+        ("AntCircle", 20),
+        ("HumanoidSpeed", 67),
+        ("PointGoal1", 50),
+        ("CarGoal1", 25),
+    ],
+)
+def test_pictures_a_second_are_the_tasks_own(name, fps):
+    env = gymnasium.make(environment_id(name), render_mode="rgb_array")
+    assert env.metadata["render_fps"] == fps
+    assert gymnasium.make_vec(environment_id(name), num_envs=2).metadata["render_fps"] == fps
+    assert env.metadata["render_modes"] == ["rgb_array"]
+
+
+def test_pictures_have_the_size_that_is_asked_for_and_say_speed_limit_and_cost(monkeypatch):
+    monkeypatch.setattr("cupola.tasks.robot_picture.find_camera", lambda *_: None)
+    name = "cupola/SafetyHopperVelocity-v1"
+    env = gymnasium.make(name, render_mode="rgb_array", width=400, height=300)
+    env.reset(seed=0)
+    plain = env.render()
+    assert plain.shape == (300, 400, 3)
+    drawn: list[list[str]] = []
+    monkeypatch.setattr(
+        "cupola.gym.register.caption",
+        lambda picture, lines: drawn.append([text for text, _ in lines]) or caption(picture, lines),
+    )
+    _, _, _, _, info = env.step(np.full(3, 0.5, np.float32))
+    picture = env.render()
+    x, dt = env.unwrapped._task._position[0, 0], 0.008
+    assert np.abs(picture[:60, :200].astype(int) - plain[:60, :200]).max() > 100
+    (speed, cost), *_ = drawn
+    value = float(speed.removeprefix("speed ").partition(" ")[0])
+    assert value * dt == pytest.approx(abs(x - plain_start(name)), abs=0.005 * dt)
+    assert speed.endswith("m/s, limit 0.74")
+    assert cost == f"cost velocity {info['cost']:.2f} (limit 25, sum)"
+    with pytest.raises(CupolaError, match="at least 16 pixels"):
+        gymnasium.make(name, render_mode="rgb_array", width=3)
+
+
+def plain_start(name: str) -> float:
+    env = gymnasium.make(name)
+    env.reset(seed=0)
+    return float(env.unwrapped._task._position[0, 0])
+
+
+def test_the_last_picture_of_an_episode_shows_its_end():
+    env = gymnasium.make("cupola/TabularGrid-v0", render_mode="rgb_array").unwrapped
+    for seed in range(20):
+        env.reset(seed=seed)
+        ended = False
+        while not ended:
+            obs, _, terminated, truncated, _ = env.step(env.action_space.sample())
+            ended = terminated or truncated
+        if terminated:
+            break
+    assert obs.argmax() == 3, "the goal"
+    end = env.render()
+    env.reset()
+    start = env.render()
+    # Four columns and two rows of cells: the goal is the last one of the first row.
+    goal = np.s_[182:190, 398:410]
+    assert end[goal].max() < 60
+    assert start[goal].max() > 100
+
+
+def test_vector_wrappers_work_or_say_why():
+    envs = gymnasium.make_vec("cupola/ProbeRegulator-v0", num_envs=3)
+    assert envs.metadata["autoreset_mode"] is AutoresetMode.SAME_STEP
+    counting = gymnasium.wrappers.vector.RecordEpisodeStatistics(envs)
+    counting.reset(seed=0)
+    for actions in action_sequence(envs, 15):
+        *_, infos = counting.step(actions)
+    assert infos["episode"]["l"].tolist() == [15, 15, 15]
+    with pytest.raises((ValueError, AssertionError), match="NEXT_STEP"):
+        gymnasium.wrappers.vector.NormalizeObservation(envs)
+    single = gymnasium.make_vec("cupola/ProbeRegulator-v0", num_envs=3, vectorization_mode="sync")
+    normal = gymnasium.wrappers.vector.NormalizeObservation(single)
+    normal.reset(seed=0)
+    seen = [normal.step(actions)[0] for actions in action_sequence(single, 60)]
+    assert 0.3 < np.std(np.concatenate(seen[20:])) < 2
 
 
 def test_a_module_prefix_imports_cupola_and_jax_is_left_alone():

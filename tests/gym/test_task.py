@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 
 import gymnasium
 import numpy as np
@@ -358,3 +359,65 @@ def test_commands_that_cannot_work(worlds, capsys, arguments, sentence):
     complaint = capsys.readouterr().err
     assert complaint.count("\n") == 1
     assert re.search(sentence, complaint), complaint
+
+
+class CutsItself(gymnasium.Env):
+    """Counts its steps, which Gymnasium cannot know."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (1,))
+    action_space = gymnasium.spaces.Box(-1, 1, (1,))
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.steps = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action):
+        self.steps += 1
+        return np.zeros(1, np.float32), 0.0, False, self.steps == 30, {"cost": 0.0}
+
+
+def test_an_environment_that_cuts_its_episodes_itself_is_not_said_to_have_no_time_limit():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = factory("env:counts", GymOptions(), env=CutsItself)
+    task = made.make(2, ("cost",))
+    task.reset(0)
+    ends = np.array([step.truncated[0] for step in run(task, 90)])
+    np.testing.assert_array_equal(np.flatnonzero(ends), [29, 59, 89])
+
+
+class Drawn(CutsItself):
+    """Its pictures are as bright as it is old, twice as wide as high."""
+
+    metadata = {"render_modes": ["rgb_array"], "render_fps": 12}  # noqa: RUF012
+
+    def render(self):
+        return np.full((20, 40, 3), self.steps, np.uint8)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_environments_draw_themselves(workers):
+    options = GymOptions(workers=workers)
+    task = factory("env:drawn", options, env=Drawn).make(3, ("cost",))
+    assert task.fps == 12
+    task.reset(0)
+    run(task, 7)
+    picture = task.render(2, 80, 80)
+    assert picture.shape == (80, 80, 3)
+    assert (picture[20:60] == 7).all(), "in the middle, in its own proportions"
+    assert not picture[:20].any()
+    assert not picture[60:].any()
+    run(task, 23)
+    np.testing.assert_array_equal(task.render(2, 80, 80, end=True), picture)
+    assert not task.render(2, 80, 80).any()
+    task.close()
+
+
+def test_an_environment_without_pictures_is_one_sentence():
+    task = factory("env:counts", GymOptions(), env=CutsItself).make(1, ("cost",))
+    task.reset(0)
+    with pytest.raises(
+        CupolaError, match=r"env:counts (gives no pictures|failed when it was drawn)"
+    ):
+        task.render(0)

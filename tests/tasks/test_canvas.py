@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from cupola.tasks import make_task, specs
-from cupola.tasks.canvas import Canvas
+from cupola.tasks.canvas import Canvas, caption
 
 WHITE, BLACK = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0)
 MIDDLE = np.array([0.3, -0.2])
@@ -12,7 +11,7 @@ MIDDLE = np.array([0.3, -0.2])
 
 def painted(draw) -> float:
     """Square metres that a shape paints on a canvas of 4 m."""
-    canvas = Canvas(400, 4.0, (0.0, 0.0), WHITE)
+    canvas = Canvas((400, 400), 4.0, (0.0, 0.0), WHITE)
     draw(canvas)
     return float((1 - canvas.image() / 255).mean() * 16)
 
@@ -35,21 +34,43 @@ def test_areas(draw, area):
 
 
 def test_up_is_up_and_right_is_right():
-    canvas = Canvas(100, 2.0, (5.0, 5.0), WHITE)
+    canvas = Canvas((100, 100), 2.0, (5.0, 5.0), WHITE)
     canvas.disc(np.array([5.5, 5.8]), 0.1, (1.0, 0.0, 0.0))
     image = canvas.image()
     assert image[10, 75].tolist() == [255, 0, 0]
     assert image[90, 75].tolist() == image[10, 25].tolist() == [255, 255, 255]
 
 
-@pytest.mark.parametrize("name", ["HopperSpeed", "AntSpeed", "SwimmerSpeed", "HumanoidCircle"])
-def test_robots_stand_in_the_middle_of_their_picture(name):
-    task = make_task(name, 2, (specs()[name].costs[0].name,), 1)
-    task.reset(0)
-    picture = task.render(1)
-    assert picture.shape == (480, 480, 3)
-    brown = np.linalg.norm(picture / 255 - (0.8, 0.6, 0.4), axis=2) < 0.05
-    assert 200 < brown.sum() < 60_000
-    _, columns = brown.nonzero()
-    assert abs(columns.mean() - 240) < 30
-    np.testing.assert_array_equal(picture, task.render(1))
+def test_the_shorter_side_shows_the_span():
+    wide, high = (Canvas(size, 2.0, (0.0, 0.0), WHITE) for size in ((200, 100), (100, 200)))
+    assert (wide.half, high.half) == ((2.0, 1.0), (1.0, 2.0))
+    for canvas, shape in ((wide, (100, 200, 3)), (high, (200, 100, 3))):
+        canvas.disc(np.zeros(2), 0.5, BLACK)
+        image = canvas.image()
+        assert image.shape == shape
+        black = (1 - image / 255).mean(axis=2)
+        assert black.sum() / 50**2 == pytest.approx(np.pi * 0.25, rel=0.01)
+        centre = [(np.arange(n) + 0.5) @ black.sum(axis=1 - i) for i, n in enumerate(shape[:2])]
+        np.testing.assert_allclose(centre / black.sum(), [shape[0] / 2, shape[1] / 2])
+
+
+def test_texts_stand_where_they_are_put():
+    canvas = Canvas((200, 100), 1.0, (0.0, 0.0), WHITE)
+    canvas.text(np.array([0.5, 0.0]), "8", BLACK, 0.4)
+    rows, columns = (canvas.image() < 128).all(axis=2).nonzero()
+    assert abs(columns.mean() - 150) < 3
+    assert abs(rows.mean() - 50) < 4
+    assert 20 < np.ptp(rows) < 42
+
+
+def test_a_caption_covers_no_more_than_it_needs():
+    picture = np.zeros((280, 400, 3), np.uint8)
+    same = caption(picture, [])
+    np.testing.assert_array_equal(same, picture)
+    short, long = (caption(picture, [(text, BLACK)]) for text in ("a", "a long line"))
+    assert not picture.any(), "the picture itself is left alone"
+    for drawn in (short, long):
+        assert drawn[0, 0].min() > 180
+        assert not drawn[20:].any()
+        assert not drawn[:, 200:].any()
+    assert long.any(axis=(0, 2)).sum() > 2 * short.any(axis=(0, 2)).sum()

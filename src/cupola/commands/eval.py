@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from tyro.conf import Positional
 
+from cupola.commands.filming import new_film, write_film
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
 from cupola.display import Terminal, number
@@ -29,6 +30,10 @@ class EvalArgs:
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
+    video: Path | None = None
+    """Film the first four episodes side by side: a file .gif, or .mp4 with the extra video."""
+    force: bool = False
+    """Replace the video if there is one."""
     trust: bool = False
     """Import the environment and the cost function that the run names (docs/security.md)."""
 
@@ -40,15 +45,22 @@ def run(args: Sequence[str]) -> None:
     from cupola.policy import load
 
     warm_up_cache()
+    policy = load(parsed.run)
+    film = parsed.video and new_film(
+        parsed.video, parsed.force, policy.config.limits, policy.config.algorithm.gamma
+    )
     result = evaluate(
-        load(parsed.run),
+        policy,
         episodes=parsed.episodes,
         deterministic=parsed.deterministic,
         seed=parsed.seed,
         threads=available_cores(),
         trust=parsed.trust,
+        watch=film.watch if film else None,
     )
     Terminal().print(evaluation_table(result))
+    if film and parsed.video:
+        write_film(film, parsed.video)
 
 
 def evaluation_table(result: Evaluation) -> Table:

@@ -15,6 +15,7 @@ from gymnasium.vector.utils import batch_space
 from cupola import tasks
 from cupola.errors import CupolaError
 from cupola.tasks.base import State, Task, TaskSpec
+from cupola.tasks.canvas import INK, caption
 from cupola.types import Step
 
 NAMESPACE = "cupola"
@@ -27,11 +28,14 @@ def environment_id(task: str) -> str:
 
 
 def register_all() -> None:
-    """Register every task of the registry with Gymnasium, once."""
-    for name, spec in tasks.specs().items():
-        if environment_id(name) not in gymnasium.registry:
+    """Register every task of the registry with Gymnasium, once, by all of its names."""
+    known = tasks.specs()
+    names = {name: name for name in known} | tasks.aliases()
+    for called, name in names.items():
+        spec = known[name]
+        if environment_id(called) not in gymnasium.registry:
             gymnasium.register(
-                environment_id(name),
+                environment_id(called),
                 entry_point=f"{__name__}:TaskEnv",
                 vector_entry_point=f"{__name__}:TaskVectorEnv",
                 # Tasks cut their own episodes. Who reads the registry may want to know when.
@@ -49,23 +53,46 @@ def spaces_of(spec: TaskSpec) -> tuple[Space[Any], Space[Any]]:
     )
 
 
+class RenderModeError(CupolaError, TypeError):
+    """Of a render mode that there is not; a TypeError, upon which SB3 goes without pictures."""
+
+
 def make(name: str, num_envs: int, render_mode: str | None, threads: int = 1) -> Task:
     """The task with every cost that it can measure."""
-    costs = tuple(cost.name for cost in tasks.spec_of(name).costs)
-    task = tasks.make_task(name, num_envs, costs, threads)
-    modes = metadata_of(task)["render_modes"]
+    modes = METADATA["render_modes"]
     if render_mode is not None and render_mode not in modes:
-        raise CupolaError(
-            f"{name} cannot be drawn with render_mode={render_mode!r}:"
-            f" {'leave it out' if not modes else f'write {modes[0]!r}'}."
+        raise RenderModeError(
+            f"{name} cannot be drawn with render_mode={render_mode!r}: write {modes[0]!r}."
         )
-    return task
+    costs = tuple(cost.name for cost in tasks.spec_of(name).costs)
+    return tasks.make_task(name, num_envs, costs, threads)
 
 
-def metadata_of(task: Task | None = None) -> dict[str, Any]:
-    """What Gymnasium wants to know: some tasks cannot draw themselves."""
-    draws = task is None or type(task).render is not Task.render
-    return {"render_modes": ["rgb_array"] if draws else [], "render_fps": 30}
+METADATA: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": Task.fps}
+"""What Gymnasium wants to know before an environment is made; each has its own `render_fps`."""
+
+
+class Pictures:
+    """Pictures of a task's environments, with the gauges and costs of their last step."""
+
+    def __init__(self, task: Task, width: int, height: int) -> None:
+        if min(width, height) < 16:
+            raise CupolaError(
+                f"pictures are at least 16 pixels wide and high: not {width}x{height}."
+            )
+        self._task, self._size = task, (width, height)
+
+    def draw(self, index: int, costs: np.ndarray | None, end: bool = False) -> np.ndarray:
+        """One environment; ``costs`` [K] are those of its last step, None before the first one."""
+        lines = []
+        if costs is not None:
+            lines = [(text, INK) for text in self._task.gauges(index)]
+            for cost, value in zip(self._task.spec.costs, costs, strict=True):
+                if cost.limit is not None:
+                    kind = "discounted sum" if cost.discounted else "sum"
+                    text = f"cost {cost.name} {value:.2f} (limit {cost.limit:.4g}, {kind})"
+                    lines.append((text, INK))
+        return caption(self._task.render(index, *self._size, end=end), lines)
 
 
 def total_cost(spec: TaskSpec, costs: np.ndarray) -> np.ndarray:
@@ -77,12 +104,16 @@ def total_cost(spec: TaskSpec, costs: np.ndarray) -> np.ndarray:
 class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
     """One environment of a task."""
 
-    metadata = metadata_of()
+    metadata = METADATA
 
-    def __init__(self, task: str, render_mode: str | None = None) -> None:
+    def __init__(
+        self, task: str, render_mode: str | None = None, width: int = 480, height: int = 480
+    ) -> None:
         self.render_mode = render_mode
         self._task = make(task, 1, render_mode)
-        self.metadata = metadata_of(self._task)
+        self._pictures = Pictures(self._task, width, height)
+        self.metadata = METADATA | {"render_fps": self._task.fps}
+        self._costs: np.ndarray | None = None
         self.observation_space, self.action_space = spaces_of(self._task.spec)
         # A task resets itself in the last step of an episode: its next one has begun already.
         self._waiting: np.ndarray | None = None
@@ -97,6 +128,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
             start = self.np_random.integers(2**62) if seed is None else seed % 2**62
             self._waiting = self._task.reset(int(start))[0]
         obs, self._waiting, self._running = self._waiting.copy(), None, True
+        self._costs = None
         return obs, {}
 
     def step(self, action: np.ndarray) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
@@ -106,7 +138,7 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         terminated, truncated = bool(step.terminated[0]), bool(step.truncated[0])
         if terminated or truncated:
             self._waiting, self._running = step.obs[0].copy(), False
-        names = self._task.costs
+        names, self._costs = self._task.costs, step.costs[0]
         info = {
             "cost": float(total_cost(self._task.spec, step.costs)[0]),
             "costs": {name: float(step.costs[0, k]) for k, name in enumerate(names)},
@@ -114,7 +146,9 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
         return step.final_obs[0].copy(), float(step.reward[0]), terminated, truncated, info
 
     def render(self) -> np.ndarray | None:
-        return self._task.render(0) if self.render_mode == "rgb_array" else None
+        if self.render_mode is None:
+            return None
+        return self._pictures.draw(0, self._costs, end=self._waiting is not None)
 
     def save_state(self) -> State:
         """Everything that `restore_state` needs to continue bit for bit."""
@@ -136,7 +170,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     keep its end. The costs in the infos are those of the step, in every environment.
     """
 
-    metadata = metadata_of() | {"autoreset_mode": AutoresetMode.SAME_STEP}
+    metadata = METADATA | {"autoreset_mode": AutoresetMode.SAME_STEP}
 
     def __init__(
         self,
@@ -145,10 +179,15 @@ class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
         threads: int = 1,
+        width: int = 480,
+        height: int = 480,
     ) -> None:
         super().__init__()
         self.num_envs, self.render_mode = num_envs, render_mode
         self._task = make(task, num_envs, render_mode, threads)
+        self._pictures = Pictures(self._task, width, height)
+        self.metadata = type(self).metadata | {"render_fps": self._task.fps}
+        self._last: Step | None = None
         spec = self._task.spec
         if max_episode_steps not in (None, spec.time_limit):
             raise CupolaError(
@@ -166,12 +205,13 @@ class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
             raise CupolaError("a cupola task takes one seed: environment i has seed + i.")
         super().reset(seed=seed)
         start = self.np_random.integers(2**62) if seed is None else seed % 2**62
+        self._last = None
         return self._task.reset(int(start)).copy(), {}
 
     def step(
         self, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        step = self._task.step(np.asarray(actions))
+        self._last = step = self._task.step(np.asarray(actions))
         everywhere = np.ones(self.num_envs, bool)
         infos = self._costs(step, everywhere)
         ended = step.terminated | step.truncated
@@ -200,7 +240,12 @@ class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     def render(self) -> tuple[np.ndarray, ...] | None:
         if self.render_mode is None:
             return None
-        return tuple(self._task.render(i) for i in range(self.num_envs))
+        return tuple(self._draw(i) for i in range(self.num_envs))
+
+    def _draw(self, index: int) -> np.ndarray:
+        last = self._last
+        fresh = last is None or last.terminated[index] or last.truncated[index]
+        return self._pictures.draw(index, None if last is None or fresh else last.costs[index])
 
     def close_extras(self, **kwargs: Any) -> None:
         self._task.close()

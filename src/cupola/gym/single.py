@@ -126,6 +126,17 @@ class SingleEnv:
     def _moment(self) -> str:
         return f"in step {self._steps} of an episode"
 
+    def render(self) -> np.ndarray:
+        """The environment's own picture, uint8 [H, W, 3]."""
+        with blaming(self._name, "when it was drawn"):
+            picture = self.env.render()
+        if not isinstance(picture, np.ndarray) or picture.ndim != 3 or picture.shape[2] != 3:
+            raise CupolaError(
+                f"{self._name} gives no pictures: make it with render_mode='rgb_array', in which"
+                " render() returns an array [H, W, 3]."
+            )
+        return picture.astype(np.uint8)
+
     def save(self) -> State:
         with blaming(self._name, "when it was saved"):
             return restoring.save(self.env, [self._obs, self._steps])
@@ -172,6 +183,9 @@ class EnvGroup:
             np.array(terminated),
             np.array(truncated),
         )
+
+    def render(self, index: int) -> np.ndarray:
+        return self._envs[index].render()
 
     def save(self) -> list[State]:
         """The state of each; nothing where it cannot be saved."""

@@ -10,6 +10,7 @@ from gymnasium import spaces
 
 from cupola.errors import CupolaError
 from cupola.tasks.base import Choice, Scaled
+from cupola.tasks.observation import Part
 
 _LEAVES = (spaces.Box, spaces.Discrete, spaces.MultiBinary, spaces.MultiDiscrete)
 
@@ -42,6 +43,30 @@ def flattener(space: Any, name: str) -> Callable[[Any], np.ndarray]:
         return flat
 
     return flatten
+
+
+def parts_of(space: Any) -> tuple[Part, ...]:
+    """The parts of an observation in the order of `flattener`; none of one that is a vector.
+
+    A Dict whose keys are neither texts nor whole numbers has none that could be written down.
+    """
+    if isinstance(space, spaces.Box | spaces.MultiBinary) and len(space.shape) == 1:
+        return ()
+    parts = _parts(space, ())
+    known = all(type(key) in (str, int) for part in parts for key in part.path)
+    return tuple(parts) if known else ()
+
+
+def _parts(space: Any, path: tuple[Any, ...]) -> list[Part]:
+    if isinstance(space, spaces.Dict | spaces.Tuple):
+        inner = space.spaces.items() if isinstance(space, spaces.Dict) else enumerate(space.spaces)
+        return [part for key, one in inner for part in _parts(one, (*path, key))]
+    if isinstance(space, spaces.Discrete):
+        return [Part(path, (), (int(space.n),), (int(space.start),))]
+    if isinstance(space, spaces.MultiDiscrete):
+        sizes, first = (tuple(x.reshape(-1).tolist()) for x in (space.nvec, space.start))
+        return [Part(path, space.shape, sizes, first)]
+    return [Part(path, space.shape)]
 
 
 def _short(space: Any) -> str:

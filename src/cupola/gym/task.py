@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Mapping
 from itertools import pairwise
@@ -17,11 +18,15 @@ from cupola.gym.options import GymOptions
 from cupola.gym.single import EnvRecipe, Outcomes, SingleEnv
 from cupola.gym.workers import InProcess, Worker
 from cupola.tasks.base import Choice, Clock, Scaled, State, Task, TaskFactory, TaskSpec
+from cupola.tasks.canvas import fit
+from cupola.tasks.observation import Part
 from cupola.types import Cost, Step
 
 DEFAULT_TIME_LIMIT = 1000
 TRIAL_STEPS = 8
 """Steps after which a restored environment must still do the same as the original."""
+TRIAL_SECONDS = 2.0
+"""For finding out whether an environment cuts its episodes itself."""
 NEW_EPISODES = "a resumed run begins new episodes"
 
 
@@ -40,6 +45,7 @@ class GymTask(Task):
         self._all = range(num_envs)
         self._obs = np.zeros((num_envs, spec.obs_size))
         self._next_seeds = [0] * num_envs
+        self._pictures: dict[int, np.ndarray] = {}
         kind: Callable[[EnvRecipe, int], InProcess | Worker] = Worker if workers else InProcess
         self._slices = _shares(num_envs, min(max(1, workers), num_envs))
         self._groups = [kind(recipe, part.stop - part.start) for part in self._slices]
@@ -108,6 +114,18 @@ class GymTask(Task):
         self._obs = state["obs"].copy()
         return self._obs
 
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        """A picture; the end of an episode is its last picture, as the next one has begun."""
+        if end and index in self._pictures:
+            return self._pictures[index]
+        mine = next(i for i, part in enumerate(self._slices) if part.start <= index < part.stop)
+        group = self._groups[mine]
+        group.send("render", index - self._slices[mine].start)
+        self._pictures[index] = fit(group.receive(), width, height)
+        return self._pictures[index]
+
     def close(self) -> None:
         for group in self._groups:
             group.close()
@@ -126,9 +144,13 @@ class EnvFacts(NamedTuple):
     act_size: int
     actions: Scaled | Choice
     time_limit: int | None
+    cuts_itself: bool
+    """Whether it truncated an episode by itself where no time limit is known."""
     costs: tuple[str, ...]
     obstacle: str
     """Why it cannot be restored; empty where it can."""
+    parts: tuple[Part, ...]
+    fps: int
 
 
 def factory(
@@ -138,6 +160,7 @@ def factory(
     env: Callable[[], Any] | None = None,
     cost: CostFunction | None = None,
     limits: float | Mapping[str, float] | None = None,
+    pictures: bool = False,
 ) -> TaskFactory:
     """A task from ``gym:ID``, ``env:package.module:function`` or ``env``, a function without
     arguments; ``cost`` and ``env`` go before what the names stand for.
@@ -152,19 +175,20 @@ def factory(
                 " package.module:function, or give it in Python as cost=the function."
             )
         cost = costs.load(options.cost)
-    recipe = EnvRecipe(task, env or maker(task), cost)
-    facts = inspect_env(recipe)
+    recipe = EnvRecipe(task, env or maker(task, pictures), cost)
+    facts = inspect_env(recipe, limited=options.max_episode_steps > 0)
     names = facts.costs
     if names == (costs.ONLY,) and isinstance(limits, Mapping) and len(limits) == 1:
         names = tuple(limits)
     time_limit = options.max_episode_steps or facts.time_limit
     if time_limit is None:
         time_limit = DEFAULT_TIME_LIMIT
-        warnings.warn(
-            f"{task} has no time limit: its episodes are cut after {time_limit} steps; set another"
-            " one with max_episode_steps.",
-            stacklevel=2,
-        )
+        if not facts.cuts_itself:
+            warnings.warn(
+                f"{task} has no time limit: its episodes are cut after {time_limit} steps; set"
+                " another one with max_episode_steps.",
+                stacklevel=2,
+            )
     if facts.obstacle:
         warnings.warn(
             f"{task} cannot be saved and restored ({facts.obstacle}): {NEW_EPISODES}; to resume"
@@ -178,23 +202,27 @@ def factory(
         costs=tuple(Cost(name, None, options.discounted) for name in names),
         time_limit=time_limit,
         actions=facts.actions,
+        parts=facts.parts,
     )
 
     def make(num_envs: int, chosen: tuple[str, ...]) -> Task:
         plan, half = recipe._replace(costs=chosen), (options.workers + 1) // 2
-        return GymTask(spec, num_envs, plan, half, restorable=not facts.obstacle)
+        made = GymTask(spec, num_envs, plan, half, restorable=not facts.obstacle)
+        made.fps = facts.fps
+        return made
 
     return TaskFactory(spec, make)
 
 
-def maker(task: str) -> Callable[[], Any]:
-    """How to make the environment that a name stands for."""
+def maker(task: str, pictures: bool = False) -> Callable[[], Any]:
+    """How to make the environment that a name stands for, with ``pictures`` one that is drawn."""
     kind, _, name = task.partition(":")
     if kind == "gym":
         module, colon, _ = name.rpartition(":")
         if colon:
             costs.reach(module)
-        return lambda: gymnasium.make(name, disable_env_checker=True)
+        mode: dict[str, Any] = {"render_mode": "rgb_array"} if pictures else {}
+        return lambda: gymnasium.make(name, disable_env_checker=True, **mode)
     if ":" not in name:
         raise CupolaError(
             f"the environment {name!r} cannot be found by that name: write"
@@ -211,8 +239,11 @@ def task_name(env: Callable[[], Any]) -> str:
     return f"env:{costs.name_of(env)}"
 
 
-def inspect_env(recipe: EnvRecipe) -> EnvFacts:
-    """Make an environment, take a few steps, and see whether a second one can go on from there."""
+def inspect_env(recipe: EnvRecipe, limited: bool = False) -> EnvFacts:
+    """Make an environment, take a few steps, and see whether a second one can go on from there.
+
+    ``limited`` says that a time limit is given.
+    """
     original = SingleEnv(recipe)
     act_size, actions = spaces.actions_of(original.env.action_space, recipe.name)
     numbers = np.random.default_rng(0).uniform(-1, 1, (2 * TRIAL_STEPS, act_size))
@@ -225,8 +256,39 @@ def inspect_env(recipe: EnvRecipe) -> EnvFacts:
         if terminated or truncated:
             original.reset(i + 1)
     obstacle = _obstacle(original, SingleEnv(recipe), trial[TRIAL_STEPS:])
-    size = gymnasium.spaces.flatdim(original.env.observation_space)
-    return EnvFacts(size, act_size, actions, original.time_limit, tuple(found), obstacle)
+    limit, cuts_itself = original.time_limit, False
+    if limit is None and not limited:
+        cuts_itself = _cuts_itself(SingleEnv(recipe), act_size, actions)
+    space = original.env.observation_space
+    size, parts = gymnasium.spaces.flatdim(space), spaces.parts_of(space)
+    fps = round(getattr(original.env, "metadata", {}).get("render_fps") or Task.fps)
+    costs_found = tuple(found)
+    return EnvFacts(
+        size, act_size, actions, limit, cuts_itself, costs_found, obstacle, parts, max(1, fps)
+    )
+
+
+def _cuts_itself(env: SingleEnv, act_size: int, actions: Scaled | Choice) -> bool:
+    """Whether an environment truncates an episode within the default time limit.
+
+    Environments often count their steps themselves, and Gymnasium does not know of it.
+    """
+    rng, until = np.random.default_rng(1), time.monotonic() + TRIAL_SECONDS
+    try:
+        env.reset(0)
+        for i in range(DEFAULT_TIME_LIMIT):
+            _, _, _, terminated, truncated = env.advance(
+                actions.decode(rng.uniform(-1, 1, act_size))
+            )
+            if truncated or time.monotonic() > until:
+                return truncated
+            if terminated:
+                env.reset(i + 1)
+    except CupolaError:  # the training will find it, and say what came before
+        pass
+    finally:
+        env.close()
+    return False
 
 
 def _obstacle(original: SingleEnv, copy: SingleEnv, actions: np.ndarray) -> str:

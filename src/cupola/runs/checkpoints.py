@@ -70,6 +70,19 @@ def array_of(arrays: Arrays, name: str, shape: tuple[int | None, ...], kinds: st
     return array
 
 
+def json_array(value: Any) -> np.ndarray:
+    """A JSON value as an array of bytes."""
+    return np.frombuffer(json.dumps(value).encode(), np.uint8)
+
+
+def from_json_array(arrays: Arrays, name: str, kind: schema.Kind) -> Any:
+    """The way back from `json_array`; a sentence where it is damaged."""
+    try:
+        return schema.parse(array_of(arrays, name, (None,), "u").tobytes(), kind)
+    except ValueError as error:
+        raise CupolaError(f"the checkpoint's array {name!r} is damaged ({error}).") from None
+
+
 def name_of(iteration: int) -> str:
     return f"{iteration:08d}{SUFFIX}"
 

@@ -87,6 +87,15 @@ class Plain:
 
 
 @dataclass(frozen=True)
+class Either:
+    first: Kind
+    second: Kind
+
+    def fault(self, value: Any) -> str:
+        return self.first.fault(value) and self.second.fault(value)
+
+
+@dataclass(frozen=True)
 class List:
     of: Kind
 
@@ -180,6 +189,19 @@ TIMINGS = Table(
 
 CHECKPOINT = Table({"iteration": Whole(1), "metrics": Text(), "sha256": Text()})
 """What the header of a checkpoint says of it."""
+
+_KEY = Either(Text(), Whole())
+OBSERVATION = List(
+    Table(
+        {
+            "path": List(_KEY),
+            "shape": List(Whole(0)),
+            "sizes": List(Whole(1)),
+            "first": List(Whole()),
+        }
+    )
+)
+"""The parts of an observation, in a checkpoint."""
 
 HOLDER = Table({"pid": Whole(1), "host": Text(), "since": Text()})
 """Who holds a lock."""

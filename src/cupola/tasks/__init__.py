@@ -13,7 +13,7 @@ from types import ModuleType
 from cupola.errors import CupolaError, unknown
 from cupola.tasks.base import Task, TaskSpec
 
-_NOT_FAMILIES = {"base", "canvas", "engine", "robot_picture"}
+_NOT_FAMILIES = {"base", "canvas", "diagrams", "engine", "observation", "opengl", "robot_picture"}
 
 
 def _families() -> list[ModuleType]:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from cupola.errors import CupolaError
+from cupola.tasks.observation import Part
 from cupola.types import Cost, Step
 
 State = dict[str, np.ndarray]
@@ -86,6 +87,7 @@ class TaskSpec(NamedTuple):
     act_bound: float = 1.0  # continuous actions beyond +- this have no further effect
     actions: Scaled | Choice | None = None  # what a policy's numbers mean; None: themselves
     saturates: tuple[float, ...] = ()  # |action| where each actuator is at its end; (): act_bound
+    parts: tuple[Part, ...] = ()  # of an environment's own observations; (): they are vectors
 
     @property
     def discrete(self) -> bool:
@@ -120,6 +122,8 @@ class Task(ABC):
     """Whether `restore` continues bit for bit; otherwise it starts new, staggered episodes."""
     parallel: bool = True
     """Whether two tasks of this kind may be stepped in two threads."""
+    fps: int = 30
+    """Steps a second in the real time of the task, or what is pleasant where it has none."""
 
     @abstractmethod
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
@@ -165,9 +169,18 @@ class Task(ABC):
     def restore(self, state: State) -> np.ndarray:
         """Continue from a saved state; returns the current observations [N, O]."""
 
-    def render(self, index: int = 0) -> np.ndarray:
-        """A picture of one environment, uint8 [H, W, 3]."""
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        """A picture of one environment, uint8 [height, width, 3].
+
+        With ``end`` it shows how the environment's last episode ended.
+        """
         raise CupolaError(f"{self.spec.name} cannot draw pictures.")
+
+    def gauges(self, index: int = 0) -> list[str]:
+        """Short texts about the last step of one environment, to be written into its picture."""
+        return []
 
     def close(self) -> None:  # noqa: B027  (most tasks hold nothing)
         """Release what the task holds."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from cupola.tasks.base import TaskSpec
-from cupola.tasks.canvas import Canvas
+from cupola.tasks.robot_picture import Circle
 from cupola.tasks.speed import ROBOTS, TIME_LIMIT, Motion, RobotTask, Rules
 from cupola.types import Cost
 
@@ -40,12 +40,7 @@ def _rules(strip: float) -> Rules:
     def outside(motion: Motion) -> np.ndarray:
         return (np.abs(motion.position[:, 0]) > strip).astype(np.float64)
 
-    def backdrop(canvas: Canvas) -> None:
-        middle = np.zeros(2)
-        canvas.box(middle, (strip, 20.0), 0.0, (0.55, 0.85, 0.6), 0.4)
-        canvas.ring(middle, RADIUS, 0.1, (0.15, 0.4, 0.9))
-
-    return Rules(reward, {"strip": outside}, _scatter, backdrop)
+    return Rules(reward, {"strip": outside}, _scatter, Circle(RADIUS, strip))
 
 
 def _scatter(rng: np.random.Generator, qpos: np.ndarray) -> None:

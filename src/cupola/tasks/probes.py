@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
+from cupola.tasks.diagrams import draw_quadratic, draw_regulator
 from cupola.types import Cost, Step
 
 GAMMA = 0.99
@@ -50,21 +51,35 @@ QUADRATICS = {
 class QuadraticTask(Task):
     """Every episode is one step."""
 
+    fps = 4
+
     def __init__(self, spec: TaskSpec, num_envs: int, costs: tuple[str, ...]) -> None:
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._quadratic = QUADRATICS[spec.name]
         rows = [[cost.name for cost in spec.costs].index(name) for name in costs]
         self._normals = self._quadratic.normals[rows]
+        self._limits = self._quadratic.limits[rows]
         self._obs = np.ones((num_envs, 1))
+        self._actions: np.ndarray | None = None
 
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
+        self._actions = None
         return self._obs
 
     def step(self, actions: np.ndarray) -> Step:
         reward = 10 - np.sum((actions - self._quadratic.target) ** 2, axis=1)
         ended = np.ones(self.num_envs, bool)
         costs = np.einsum("na,ka->nk", actions, self._normals)
+        self._actions = actions.copy()
         return Step(self._obs, self._obs, reward, costs, ended, ~ended)
+
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        action = None if self._actions is None else self._actions[index]
+        return draw_quadratic(
+            self._quadratic.target, self._normals, self._limits, action, (width, height)
+        )
 
     def save(self) -> State:
         return {}
@@ -129,14 +144,17 @@ REGULATOR = Regulator(
 class RegulatorTask(Task):
     """Episodes of 15 steps, after which the state has come to rest."""
 
+    fps = 4
+
     def __init__(self, spec: TaskSpec, num_envs: int, costs: tuple[str, ...]) -> None:
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._clock = Clock(num_envs, spec.time_limit)
-        self._obs = np.zeros((num_envs, 2))
+        self._obs = self._seen = self._ends = np.zeros((num_envs, 2))
 
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
         self._clock.start(seed, stagger)
         self._obs = np.stack([self._start(i) for i in range(self.num_envs)])
+        self._seen = self._ends = self._obs
         return self._obs
 
     def _start(self, env: int) -> np.ndarray:
@@ -152,6 +170,7 @@ class RegulatorTask(Task):
         final_obs += np.einsum("ij,nj->ni", REGULATOR.b, actions)
         terminated = np.zeros(self.num_envs, bool)
         truncated = self._clock.tick(terminated)
+        self._seen, self._ends = state, final_obs
         self._obs = final_obs.copy()
         ended = np.flatnonzero(truncated)
         self._clock.begin(ended)
@@ -160,12 +179,20 @@ class RegulatorTask(Task):
         costs = np.repeat(effort[:, None], len(self.costs), axis=1)
         return Step(self._obs, final_obs, reward, costs, terminated, truncated)
 
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        state = (self._ends if end else self._obs)[index]
+        begins = not end and self._clock.elapsed[index] == 0
+        before = state if begins else self._seen[index]
+        return draw_regulator(RADIUS, before, state, (width, height))
+
     def save(self) -> State:
         return {"obs": self._obs.copy(), **self._clock.save()}
 
     def restore(self, state: State) -> np.ndarray:
         state = alike(state, self.save())
-        self._obs = state["obs"].copy()
+        self._obs = self._seen = self._ends = state["obs"].copy()
         self._clock.restore(state)
         return self._obs
 

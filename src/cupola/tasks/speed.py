@@ -20,7 +20,7 @@ import gymnasium
 import numpy as np
 
 from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
-from cupola.tasks.robot_picture import Backdrop, View, draw_robot
+from cupola.tasks.robot_picture import Circle, Photographer, View
 from cupola.types import Cost, Step
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ class Rules(NamedTuple):
     costs: dict[str, Callable[[Motion], np.ndarray]]  # [N] each
     scatter: Callable[[np.random.Generator, np.ndarray], None] | None = None
     """Moves one robot's initial qpos [nq] in place."""
-    backdrop: Backdrop | None = None
-    """Draws what lies around the robot."""
+    circle: Circle | None = None
+    """What lies on the ground."""
+    too_fast: float | None = None
+    """Speed in m/s above which a step costs."""
 
 
 # Of the 376: qpos 22, qvel 23, then 14 bodies' cinert (10 each) and cvel (6 each), the world being
@@ -204,6 +206,10 @@ class RobotTask(Task):
         self._clock = Clock(num_envs, spec.time_limit)
         self._obs = np.zeros((num_envs, robot.obs_size))
         self._position = np.zeros_like(self._position_of())
+        self.fps = round(1 / self._dt)
+        self._velocity = np.zeros((num_envs, 1))
+        self._end_qpos = self._qpos.copy()  # where the last episodes ended
+        self._photographer: Photographer | None = None
 
     def _bind_position(self, model: mujoco.MjModel) -> Callable[[], np.ndarray]:
         """Position [N, 2] (or [N, 1]) whose difference is the velocity."""
@@ -222,6 +228,7 @@ class RobotTask(Task):
         self._clock.start(seed, stagger)
         self._begin(np.arange(self.num_envs))
         self._position = self._position_of()
+        self._velocity = np.zeros_like(self._position)
         self._obs = self._observe()
         return self._obs
 
@@ -267,6 +274,7 @@ class RobotTask(Task):
 
     def step(self, actions: np.ndarray) -> Step:
         unscored = self.step_physics(actions)
+        self._velocity = (unscored.after - unscored.before) / self._dt
         (reward,), (costs,) = self.score([unscored], actions[None])
         return Step(
             unscored.obs, unscored.final_obs, reward, costs, unscored.terminated, unscored.truncated
@@ -281,6 +289,7 @@ class RobotTask(Task):
         self._obs, self._position = final_obs, after
         (ended,) = (terminated | truncated).nonzero()
         if len(ended):
+            self._end_qpos[ended] = self._qpos[ended]
             self._clock.begin(ended)
             self._begin(ended)
             self._obs, self._position = final_obs.copy(), after.copy()
@@ -302,8 +311,23 @@ class RobotTask(Task):
             costs[..., k] = measure(motion).reshape(shape)
         return self._rules.reward(motion).reshape(shape), costs
 
-    def render(self, index: int = 0) -> np.ndarray:
-        return draw_robot(self._model, self._qpos[index], self._robot.view, self._rules.backdrop)
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        if self._photographer is None:
+            self._photographer = Photographer(self._model, self._robot.view, self._rules.circle)
+        qpos = (self._end_qpos if end else self._qpos)[index]
+        return self._photographer.draw(qpos, (width, height))
+
+    def gauges(self, index: int = 0) -> list[str]:
+        fast = self._rules.too_fast
+        limit = "" if fast is None else f", limit {fast:.2f}"
+        return [f"speed {float(speed(self._velocity)[index]):.2f} m/s{limit}"]
+
+    def close(self) -> None:
+        if self._photographer is not None:
+            self._photographer.close()
+            self._photographer = None
 
     def save(self) -> State:
         # Derived quantities lag the state by one physics step: they are saved, not recomputed.
@@ -322,7 +346,7 @@ class RobotTask(Task):
         return self._obs
 
 
-def _rules(robot: Robot) -> Rules:
+def _rules(robot: Robot, limited: str) -> Rules:
     def reward(motion: Motion) -> np.ndarray:
         forward = robot.forward_weight * motion.velocity[:, 0]
         return forward + robot.alive_bonus - robot.effort_weight * motion.effort
@@ -339,6 +363,7 @@ def _rules(robot: Robot) -> Rules:
             "velocity": too_fast,
             "effort": lambda motion: motion.effort,
         },
+        too_fast=robot.velocity_threshold if limited == "velocity" else None,
     )
 
 
@@ -373,4 +398,4 @@ TASKS = {name: spec for name, (spec, _) in _TASKS.items()}
 
 def make(name: str, num_envs: int, costs: tuple[str, ...], threads: int) -> RobotTask:
     spec, robot = _TASKS[name]
-    return RobotTask(spec, robot, _rules(robot), num_envs, costs, threads)
+    return RobotTask(spec, robot, _rules(robot, spec.costs[0].name), num_envs, costs, threads)

@@ -16,8 +16,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from cupola.tasks.base import Actor, Clock, State, Task, TaskSpec, alike
+from cupola.tasks.diagrams import draw_table
 from cupola.theory import chain, exact, grid_world, lp
-from cupola.theory.cmdp import Cmdp
+from cupola.theory.cmdp import GRID, Cmdp
 from cupola.types import Cost, Step
 
 GAMMA = 0.9
@@ -36,10 +37,20 @@ def spec_of(name: str, cmdp: Cmdp, costs: Sequence[str], time_limit: int = TIME_
 class TabularTask(Task):
     """N copies of a CMDP. States that pay and cost nothing and are never left end an episode.
 
-    All random numbers of an episode are drawn when it begins.
+    All random numbers of an episode are drawn when it begins. Pictures show the states in rows of
+    ``columns``, from the first one on.
     """
 
-    def __init__(self, spec: TaskSpec, cmdp: Cmdp, num_envs: int, costs: tuple[str, ...]) -> None:
+    fps = 4
+
+    def __init__(
+        self,
+        spec: TaskSpec,
+        cmdp: Cmdp,
+        num_envs: int,
+        costs: tuple[str, ...],
+        columns: int | None = None,
+    ) -> None:
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._rows = [[cost.name for cost in spec.costs].index(name) for name in costs]
         self._cmdp = cmdp._replace(costs=cmdp.costs[self._rows], limits=cmdp.limits[self._rows])
@@ -53,6 +64,8 @@ class TabularTask(Task):
         # Not the clock's count, which begins later where starts are staggered.
         self._taken = np.zeros(num_envs, np.int64)
         self._uniforms = np.zeros((num_envs, 1 + spec.time_limit))
+        self._columns = columns or int(np.ceil(cmdp.states**0.5))
+        self._ends = self._before = self._states
         self._optima: dict[tuple[float, tuple[float, ...]], float] = {}
 
     def reset(self, seed: int, stagger: bool = False) -> np.ndarray:
@@ -60,6 +73,7 @@ class TabularTask(Task):
         self._draw_uniforms(range(self.num_envs))
         self._taken[:] = 0
         self._states = np.searchsorted(self._first, self._uniforms[:, 0], side="right")
+        self._ends = self._before = self._states
         return self._observe(self._states)
 
     def _draw_uniforms(self, envs: Sequence[int]) -> None:
@@ -77,6 +91,7 @@ class TabularTask(Task):
         costs = self._cmdp.costs[:, states, choices, after].T
         terminated = self._final[after]
         truncated = self._clock.tick(terminated)
+        self._before, self._ends = states, after
         self._states = after.copy()
         ended = np.flatnonzero(terminated | truncated)
         self._clock.begin(ended)
@@ -113,6 +128,16 @@ class TabularTask(Task):
             "optimum_gap": float((best - value) / max(abs(best), 1e-12)),
         }
 
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        state = int((self._ends if end else self._states)[index])
+        begins = not end and self._taken[index] == 0
+        before = state if begins else int(self._before[index])
+        rewards = by_state(self._cmdp.reward).max(axis=-1)
+        costs = by_state(self._cmdp.costs).max(axis=(0, -1))
+        return draw_table(rewards, costs, self._columns, before, state, (width, height))
+
     def save(self) -> State:
         state = {"states": self._states.copy(), "taken": self._taken.copy()}
         return state | self._clock.save()
@@ -124,8 +149,19 @@ class TabularTask(Task):
                 raise ValueError(f"{name!r} must lie in [0, {count})")
         self._clock.restore(state)
         self._states, self._taken = state["states"].copy(), state["taken"].copy()
+        self._ends = self._before = self._states
         self._draw_uniforms(range(self.num_envs))
         return self._observe(self._states)
+
+
+def by_state(numbers: np.ndarray) -> np.ndarray:
+    """Rewards or costs [..., S, A, S'] seen from the states, [..., S, 1]: the most that entering
+    one brings, or, where it does not matter which state follows, the most that an action there
+    does.
+    """
+    enters = np.ptp(numbers, axis=-1).max() > 0
+    most = numbers.max(axis=(-3, -2)) if enters else numbers[..., 0].max(axis=-1)
+    return most[..., None]
 
 
 def choice_probabilities(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
@@ -145,11 +181,12 @@ def choice_probabilities(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 
 
 _CMDPS = {
-    "TabularGrid": (grid_world(gamma=GAMMA, limit=0.2), ("hazards",)),
-    "TabularChain": (chain(5, gamma=GAMMA, limit=2.0), ("effort",)),
+    "TabularGrid": (grid_world(gamma=GAMMA, limit=0.2), ("hazards",), len(GRID[0])),
+    "TabularChain": (chain(5, gamma=GAMMA, limit=2.0), ("effort",), 5),
 }
-TASKS = {name: spec_of(name, cmdp, costs) for name, (cmdp, costs) in _CMDPS.items()}
+TASKS = {name: spec_of(name, cmdp, costs) for name, (cmdp, costs, _) in _CMDPS.items()}
 
 
 def make(name: str, num_envs: int, costs: tuple[str, ...], threads: int) -> TabularTask:
-    return TabularTask(TASKS[name], _CMDPS[name][0], num_envs, costs)
+    cmdp, _, columns = _CMDPS[name]
+    return TabularTask(TASKS[name], cmdp, num_envs, costs, columns)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from cupola.tasks.canvas import Canvas, Colour
@@ -15,8 +17,6 @@ from cupola.tasks.safety_gym.scenes import (
     Scene,
 )
 
-PIXELS = 480
-_FLOOR: Colour = (0.96, 0.95, 0.92)
 _GRID: Colour = (0.88, 0.87, 0.84)
 _BODY: Colour = (0.74, 0.05, 0.18)
 _TRIM: Colour = (0.0, 0.15, 0.4)
@@ -31,28 +31,23 @@ COLOURS: dict[str, Colour] = {
 _FIRST_RING, _RING = 0.24, 0.05
 
 
-def draw_scene(
-    scene: Scene,
-    *,
-    agent: np.ndarray,
-    heading: float,
-    objects: np.ndarray,
-    angles: np.ndarray,
-    centres: np.ndarray,
-    readings: np.ndarray,
-) -> np.ndarray:
-    """A picture [480, 480, 3] uint8.
+class View(NamedTuple):
+    """What a picture of one environment shows."""
 
-    ``agent`` [2] and ``heading`` of the robot, ``objects`` [M, 2] in the scene's order, ``angles``
-    [V or G] of the vases or gremlins, ``centres`` [G, 2] of the gremlins' circles, and
-    ``readings`` [L, 16] of the lidars.
-    """
+    agent: np.ndarray  # [2]
+    heading: float
+    objects: np.ndarray  # [M, 2] in the scene's order
+    angles: np.ndarray  # [V or G] of the vases or gremlins
+    centres: np.ndarray  # [G, 2] of the gremlins' circles
+    readings: np.ndarray  # [L, 16] of the lidars
+
+
+def draw_scene(scene: Scene, view: View, pixels: tuple[int, int]) -> np.ndarray:
+    """A picture uint8 [H, W, 3]."""
+    agent, heading, objects, angles, centres, readings = view
     far = max(scene.extent + 0.5, np.abs(agent).max() + 0.5)
-    canvas = Canvas(PIXELS, 2 * far, (0.0, 0.0), _FLOOR)
-    for line in np.arange(-np.floor(far), far):
-        along, across = np.array([line, 0.0]), np.array([0.0, line])
-        canvas.box(along, (0.004, far), 0.0, _GRID)
-        canvas.box(across, (far, 0.004), 0.0, _GRID)
+    canvas = Canvas(pixels, 2 * far, (0.0, 0.0))
+    canvas.grid(_GRID, 0.004)
     at = scene.slices
     for place in objects[at.get("hazards", slice(0, 0))]:
         canvas.disc(place, HAZARD_SIZE, COLOURS["hazards"], 0.35)

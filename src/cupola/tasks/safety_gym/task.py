@@ -11,7 +11,7 @@ from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
 from cupola.tasks.safety_gym import world
 from cupola.tasks.safety_gym.layout import GOAL_TRIES, draw_free, sample_layout
 from cupola.tasks.safety_gym.lidar import BINS, ego, lidar
-from cupola.tasks.safety_gym.picture import draw_scene
+from cupola.tasks.safety_gym.picture import View, draw_scene
 from cupola.tasks.safety_gym.scenes import (
     AGENT_KEEPOUT,
     BUTTON_DELAY,
@@ -90,6 +90,8 @@ class SafetyGymTask(Task):
         self._rows = np.arange(num_envs)
         self._clock = Clock(num_envs, spec.time_limit)
         self._obs = np.zeros((num_envs, spec.obs_size))
+        self._ends: dict[int, View] = {}  # of the episodes that ended last
+        self.fps = round(1 / (world.SUBSTEPS * self._timestep))
 
     # ---- episodes
 
@@ -293,6 +295,7 @@ class SafetyGymTask(Task):
         self._obs = final_obs
         (ended,) = (terminated | truncated).nonzero()
         if len(ended):
+            self._ends |= {env: self._view(env) for env in ended.tolist()}
             self._clock.begin(ended)
             self._begin(ended)
             self._obs = final_obs.copy()
@@ -319,17 +322,23 @@ class SafetyGymTask(Task):
             obs[self._timer > 0, at : at + BINS] = 0.0
         return obs
 
-    def render(self, index: int = 0) -> np.ndarray:
-        qpos, scene = self._qpos[index], self.scene
-        heading = float(qpos[2]) if scene.agent == "Point" else _heading(qpos[3:7])
-        return draw_scene(
-            scene,
-            agent=qpos[:2],
-            heading=heading,
-            objects=self._objects[..., index].T,
-            angles=np.array([_heading(turn) for turn in self._loose_pos[index, :, 3:]]),
-            centres=self._centres[index],
-            readings=self._obs[index, -BINS * len(self._kinds) :].reshape(-1, BINS),
+    # ---- pictures
+
+    def render(
+        self, index: int = 0, width: int = 480, height: int = 480, end: bool = False
+    ) -> np.ndarray:
+        view = self._ends[index] if end and index in self._ends else self._view(index)
+        return draw_scene(self.scene, view, (width, height))
+
+    def _view(self, env: int) -> View:
+        qpos = self._qpos[env]
+        return View(
+            agent=qpos[:2].copy(),
+            heading=float(qpos[2]) if self.scene.agent == "Point" else _heading(qpos[3:7]),
+            objects=self._objects[..., env].T.copy(),
+            angles=np.array([_heading(turn) for turn in self._loose_pos[env, :, 3:]]),
+            centres=self._centres[env].copy(),
+            readings=self._obs[env, -BINS * len(self._kinds) :].reshape(-1, BINS).copy(),
         )
 
     # ---- saving
