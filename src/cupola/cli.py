@@ -24,6 +24,7 @@ usage: cupola COMMAND ...
   cupola report DIR        one page of a sweep, of any runs, or of a file of curves
   cupola compare RUN ...   a quick look at a few runs
   cupola theory            the paper's claims on random CMDPs, printed and corrected
+  cupola version           the version of cupola
 
 Each command explains itself: cupola train cup --help
 """
@@ -50,11 +51,11 @@ def run(args: list[str]) -> None:
         if not args or args[0] in ("-h", "--help", "help"):
             print(USAGE, end="")
             sys.exit(0 if args else 2)
-        if args[0] == "--version":
+        if args[0] in ("version", "--version"):
             print(f"cupola {__version__}")
             return
         if args[0] not in COMMANDS:
-            raise unknown("command", args[0], COMMANDS)
+            raise unknown("command", args[0], (*COMMANDS, "version"))
         importlib.import_module(f"cupola.commands.{args[0]}").run(args[1:])
     except CupolaError as error:
         complain(str(error))

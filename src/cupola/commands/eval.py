@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
-from cupola.display import Terminal, number
+from cupola.display import CountDisplay, Terminal, number
+from cupola.errors import CupolaError, in_words
 
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
@@ -25,10 +27,14 @@ class EvalArgs:
 
     run: Positional[Path]
     """The run's directory, or one of its checkpoints."""
+    checkpoint: Annotated[str, arg(metavar="best|last|N")] = "last"
+    """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""
     episodes: int = 20
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
+    out: Path | None = None
+    """JSON file for the figures."""
     trust: bool = False
     """Import the environment and the cost function that the run names (docs/security.md)."""
 
@@ -38,22 +44,34 @@ def run(args: Sequence[str]) -> None:
     from cupola.cores import available_cores
     from cupola.evaluation import evaluate
     from cupola.policy import load
+    from cupola.runs.files import write_file
 
+    if parsed.out and not parsed.out.parent.is_dir():  # known now, not after minutes
+        raise CupolaError(f"--out: there is no directory {parsed.out.parent}.")
     warm_up_cache()
-    result = evaluate(
-        load(parsed.run),
-        episodes=parsed.episodes,
-        deterministic=parsed.deterministic,
-        seed=parsed.seed,
-        threads=available_cores(),
-        trust=parsed.trust,
-    )
-    Terminal().print(evaluation_table(result))
+    console, policy = Terminal(), load(parsed.run, parsed.checkpoint)
+    with CountDisplay(console) as progress:
+        result = evaluate(
+            policy,
+            episodes=parsed.episodes,
+            deterministic=parsed.deterministic,
+            seed=parsed.seed,
+            threads=available_cores(),
+            trust=parsed.trust,
+            tell=progress,
+        )
+    console.print(evaluation_table(result, policy.iteration))
+    if parsed.out:
+        record = {"run": str(parsed.run), "iteration": policy.iteration, "seed": parsed.seed}
+        text = json.dumps(record | result.to_json(), indent=1) + "\n"
+        with in_words(f"cannot write {parsed.out}"):
+            write_file(parsed.out, text.encode())
 
 
-def evaluation_table(result: Evaluation) -> Table:
+def evaluation_table(result: Evaluation, iteration: int) -> Table:
     kind = "deterministic" if result.deterministic else "sampled"
-    table = Table(title=f"{result.episodes} episodes, {kind} actions")
+    what = f"{result.episodes} episodes, {kind} actions"
+    table = Table(title=f"policy of iteration {iteration}\n{what}")
     for column in ("", "mean", "95 % interval", "limit", "safe episodes"):
         table.add_column(column, justify="left" if column == "" else "right")
     table.add_row("return", number(result.returns.mean), span(result.returns), "", "")

@@ -13,12 +13,13 @@ import numpy as np
 
 from cupola import steadiness
 from cupola.errors import CupolaError
+from cupola.naming import text_of
 from cupola.reports import statistics
 from cupola.runs import schema
 from cupola.runs.directory import RunDirectory, column, reaching
 from cupola.runs.files import Folder
 from cupola.steadiness import Steadiness
-from cupola.sweeps.cells import Cell, text_of
+from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory
 
 Curves = dict[str, np.ndarray]
@@ -218,7 +219,9 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
     for path, part in known:
         config = part["config"]
         peers = [o["config"] for _, o in known if same_problem(o["config"], config)]
-        complete = len(part["curves"].get("steps", ())) == config.get("iterations")
+        ended = config.get("ended", {})
+        asked = ended.get("iteration", config.get("iterations"))
+        complete = len(part["curves"].get("steps", ())) == asked
         mine, theirs = settings(config), [settings(other) for other in peers]
         runs.append(
             RunResult(
@@ -228,7 +231,7 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
                 seed=config.get("seed", 0),
                 point={k: v for k, v in mine.items() if any(o.get(k) != v for o in theirs)},
                 state="finished" if complete else "interrupted",
-                reason="",
+                reason=f"ended early: {ended['reason']}" if ended else "",
                 **part,
             )
         )
