@@ -132,7 +132,7 @@ def progress(width: int, costs: int, done: int, monkeypatch) -> list[str]:
         found = [shown._line(width)]
         for number, seconds in enumerate((60, 10, 10), done + 1):
             clock.now += seconds
-            shown(line(number, costs), {})
+            shown(line(number, costs), {"steps_per_second": 5000 / seconds})
             found.append(shown._line(width))
         shown.stopping()
         found.append(shown._line(width))

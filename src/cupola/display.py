@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import deque
+from statistics import median
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from rich.console import Console, Group
@@ -85,9 +86,10 @@ class ProgressDisplay(Screen[Live]):
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._done = self._last = self._size = 0
+        self._done = self._last = 0
         self._times: deque[float] = deque(maxlen=PACE)
         """When the last iterations ended: the first one of this process compiles."""
+        self._speeds: deque[float] = deque(maxlen=PACE)
         self._metrics: Record | None = None
         self._is_stopping = False
         is_live = console.is_terminal
@@ -97,7 +99,7 @@ class ProgressDisplay(Screen[Live]):
         return self
 
     def begin(self, config: RunConfig, done: int) -> None:
-        self._done, self._last, self._size = done, config.last, config.algorithm.batch_size
+        self._done, self._last = done, config.last
         if words := config.decay_in_words(done):
             self._console.print(words, soft_wrap=True)
         if self._live:
@@ -108,6 +110,7 @@ class ProgressDisplay(Screen[Live]):
     def __call__(self, metrics: Record, timings: Record) -> None:
         self._done, self._metrics = metrics["iteration"], metrics
         self._times.append(time.monotonic())
+        self._speeds.append(timings["steps_per_second"])
         if not self._live and self._is_due(last=self._done == self._last):
             self._say(self._line(math.inf))
 
@@ -132,9 +135,9 @@ class ProgressDisplay(Screen[Live]):
             return f"{self._count()}  compiling ..."
         head, speed = self._count(), ""
         if len(self._times) > 1:
-            each = max(1e-9, (self._times[-1] - self._times[0]) / (len(self._times) - 1))
+            each = (self._times[-1] - self._times[0]) / (len(self._times) - 1)
             head += f"  {clock(each * (self._last - self._done))} left"
-            speed = f"  {self._size / each:,.0f} steps/s"
+            speed = f"  {median(self._speeds):,.0f} steps/s"
         full = f"{head}  {outcome(self._metrics)}{speed}"
         short = f"{head}  {outcome(self._metrics, multipliers=False)}"
         barred = f"{bar(self._done, self._last)}  {full}"
@@ -143,7 +146,7 @@ class ProgressDisplay(Screen[Live]):
 
 
 PACE = 50
-"""Iterations whose mean speed says how much time is left."""
+"""Iterations whose mean time says how much is left."""
 STOPPING = "stopping after this iteration; once more to stop at once"
 
 
