@@ -203,7 +203,40 @@ def test_cores_are_shared_by_two_collectors():
 
 
 def test_the_default_directory_is_a_name_that_any_system_takes():
-    hopper = resolve("cup", spec_of("HopperSpeed"), "paper", None, {"seed": 3})
-    assert hopper.default_path() == Path("runs/cup-HopperSpeed-3")
-    config = resolve("ppo", GYM._replace(name="gym:ALE/Pong-v5"), "paper", None, {})
-    assert config.default_path() == Path("runs/ppo-gym-ALE-Pong-v5-0")
+    spec = spec_of("HopperSpeed")
+    hopper = resolve("cup", spec, None, None, {"seed": 3, "threads": 1, "sinks": ()})
+    assert hopper.default_path(spec) == Path("runs/cup-HopperSpeed-3")
+    pong = GYM._replace(name="gym:ALE/Pong-v5")
+    config = resolve("ppo", pong, None, None, {"cost": "a.b:c"})
+    assert config.default_path(pong) == Path("runs/ppo-gym-ALE-Pong-v5-cost=a.b_c-0")
+
+
+def test_default_directories_tell_apart_what_was_asked():
+    spec = spec_of("HopperSpeed")
+    asked = [
+        (None, None, {}),
+        (None, {"effort": 40}, {}),
+        (None, {"effort": 40, "speed": math.inf}, {}),
+        ("paper", None, {}),
+        (None, None, {"lam": 0.9, "hidden": (8, 8)}),
+        (None, None, {"iterations": 20}),
+        (None, None, {"start_from": "runs/other"}),
+    ]
+    paths = [resolve("cup", spec, *parts).default_path(spec) for parts in asked]
+    assert [path.name for path in paths] == [
+        "cup-HopperSpeed-0",
+        "cup-HopperSpeed-effort=40-0",
+        "cup-HopperSpeed-speed=inf-effort=40-0",
+        "cup-HopperSpeed-preset=paper-0",
+        "cup-HopperSpeed-lam=0.9-hidden=8x8-0",
+        "cup-HopperSpeed-iterations=20-0",
+        "cup-HopperSpeed-start_from=other-0",
+    ]
+
+
+def test_a_default_directory_is_never_longer_than_a_system_takes():
+    spec = spec_of("HopperSpeed")
+    fields = [{"hidden": (64,) * 100}, {"hidden": (64,) * 99 + (63,)}]
+    names = [resolve("cup", spec, None, None, one).default_path(spec).name for one in fields]
+    assert len(set(names)) == 2
+    assert max(map(len, names)) < 130

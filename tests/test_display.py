@@ -6,9 +6,13 @@ import io
 import re
 from typing import Any
 
+import pytest
 from rich.console import Console
 
-from cupola.display import number, percent, summary, three_digits
+from cupola import display
+from cupola.config import resolve
+from cupola.display import ProgressDisplay, number, percent, summary, three_digits
+from cupola.tasks import spec_of
 
 Record = dict[str, Any]
 
@@ -96,3 +100,74 @@ def test_numbers_as_text() -> None:
         "4 %",
         "100 %",
     ]
+
+
+# --- The progress of a training ---
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def line(iteration: int, costs: int) -> Record:
+    found: Record = {"iteration": iteration, "steps": iteration * 5000, "return": 1234.5}
+    for name in ("speed", "effort")[:costs]:
+        found |= {f"cost/{name}": 1080.1, f"limit/{name}": 82.7, f"nu/{name}": 0.123}
+    return found
+
+
+def progress(width: int, costs: int, done: int, monkeypatch) -> list[str]:
+    """What is shown after each of three iterations of ten seconds; the first takes a minute."""
+    clock = Clock()
+    monkeypatch.setattr(display, "time", clock)
+    console = Console(file=io.StringIO(), force_terminal=True, width=width)
+    shown = ProgressDisplay(console)
+    config = resolve("cup", spec_of("HopperSpeed"), None, None, {"batch_size": 5000, "num_envs": 1})
+    shown.begin(config, done)
+    try:
+        found = [shown._line(width)]
+        for number, seconds in enumerate((60, 10, 10), done + 1):
+            clock.now += seconds
+            shown(line(number, costs), {"steps_per_second": 5000 / seconds})
+            found.append(shown._line(width))
+        shown.stopping()
+        found.append(shown._line(width))
+    finally:
+        shown.__exit__(None)
+    return found
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 130, 200])
+@pytest.mark.parametrize("costs", [0, 1, 2])
+def test_iteration_and_time_left_are_always_there(width, costs, monkeypatch):
+    before, first, second, third, stopping = progress(width, costs, 0, monkeypatch)
+    assert before == "  0/500  compiling ..."
+    # Compiling says nothing of the iterations to come.
+    assert "left" not in first
+    assert "2/500  1:23:00 left  return 1,234" in second  # 498 times 10 s
+    assert "3/500  1:22:50 left  return 1,234" in third
+    assert stopping.startswith("  3/500  stopping after this iteration")
+
+
+def test_the_bar_goes_first_then_speed_then_multipliers(monkeypatch):
+    shown = {width: progress(width, 2, 0, monkeypatch)[-2] for width in range(60, 200)}
+    parts = {
+        width: ("│" in text, "steps/s" in text, "nu 0.123" in text) for width, text in shown.items()
+    }
+    order = [(False, False, False), (False, False, True), (False, True, True), (True, True, True)]
+    ranks = [order.index(part) for part in parts.values()]
+    assert ranks == sorted(ranks)
+    assert set(ranks) == {0, 1, 2, 3}
+    assert "500 steps/s" in shown[199]  # 5000 in ten seconds
+    assert all(len(text) <= width for width, text in shown.items() if width >= 80)
+    assert "speed 1,080 > 82.7  effort 1,080 > 82.7" in shown[80]
+
+
+def test_a_resumed_run_begins_where_it_is(monkeypatch):
+    before, *_, third, _ = progress(80, 1, 120, monkeypatch)
+    assert before == "120/500  compiling ..."
+    assert third.startswith("123/500  1:02:50 left")

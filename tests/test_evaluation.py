@@ -11,7 +11,8 @@ from scipy import stats
 
 from cupola.config import resolve
 from cupola.errors import CupolaError
-from cupola.evaluation import MAX_ENVS, evaluate, interval
+from cupola.evaluation import evaluate, interval
+from cupola.rollout import MAX_ENVS
 from cupola.tasks.base import Clock, State, Task, TaskFactory, TaskSpec
 from cupola.types import Cost, Step
 

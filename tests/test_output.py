@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 import cupola
+from cupola import training
 from cupola.errors import CupolaError
 from cupola.output import Forgiving, forgiving_output, showable, visible
 from cupola.runs import checkpoints
@@ -75,6 +76,7 @@ def test_ctrl_c_behind_a_dead_pipe(tmp_path, tiny_args):
         command(run, tiny_args, *ENDLESS), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
         assert process.stdout is not None
+        assert b"compiling" in process.stdout.readline()
         assert b"return" in process.stdout.readline()
         process.stdout.close()
         reached = lines(run)
@@ -151,7 +153,8 @@ def test_a_checkpoint_comes_before_its_iteration_is_told(tmp_path, tiny):
             signal.raise_signal(signal.SIGHUP)
 
     fields = tiny | {"checkpoint_every": 3}
-    assert not cupola.train("cup", "ProbeRegulator", out=run, listener=listener, **fields).finished
+    stopped = training.train("cup", "ProbeRegulator", out=run, listener=listener, **fields)
+    assert not stopped.finished
     assert seen == {1: [], 2: [], 3: [3], 4: [3]}
     assert cupola.resume(run, listener=listener).finished
     assert seen[5] == [3, 4]

@@ -3,13 +3,14 @@
 Three lines to a policy::
 
     run = cupola.train("cup", "HopperSpeed", seed=0)
-    policy = cupola.load(run.path)
+    policy = cupola.load(run.path, checkpoint="best")
     action = policy.predict(obs)
 """
 
 from __future__ import annotations
 
 import os
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from cupola.version import __version__
@@ -25,11 +26,13 @@ if TYPE_CHECKING:
     from cupola.errors import CupolaError
     from cupola.evaluation import evaluate
     from cupola.gym.safety_gymnasium import safety_gymnasium_make
+    from cupola.interface import resume, train
     from cupola.policy import Policy, load
     from cupola.tasks.base import TaskFactory
-    from cupola.training import Run, resume, train
+    from cupola.training import STOP, Run
 
 __all__ = [
+    "STOP",
     "CupolaError",
     "Policy",
     "Run",
@@ -51,9 +54,10 @@ _HOMES = {
     "load": "policy",
     "Run": "training",
     "TaskFactory": "tasks.base",
-    "resume": "training",
+    "STOP": "training",
+    "resume": "interface",
     "safety_gymnasium_make": "gym.safety_gymnasium",
-    "train": "training",
+    "train": "interface",
 }
 
 
@@ -66,6 +70,11 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"cupola.{_HOMES[name]}"), name)
 
 
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*__all__, *(name for name in globals() if name.startswith("__"))})
+
+
 def _register() -> None:
     """Make Gymnasium know the tasks: `gymnasium.make("cupola/HopperSpeed-v0")`."""
     from cupola.gym.register import register_all
@@ -73,4 +82,25 @@ def _register() -> None:
     register_all()
 
 
+def _show_warnings_plainly() -> None:
+    """Warnings of cupola are sentences for a user: the line of source below them says nothing."""
+    from cupola.errors import CupolaWarning
+
+    before = warnings.formatwarning
+
+    def formatted(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
+    ) -> str:
+        if issubclass(category, CupolaWarning):
+            return f"cupola: warning: {message}\n"
+        return before(message, category, filename, lineno, line)
+
+    warnings.formatwarning = formatted
+
+
 _register()
+_show_warnings_plainly()

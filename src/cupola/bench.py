@@ -12,7 +12,7 @@ from cupola.algos import load_algorithm
 from cupola.config import require_limits, run_config, settings_from
 from cupola.task_source import find_task
 from cupola.tasks.base import Task
-from cupola.training import Trainer
+from cupola.trainer import Trainer
 
 WARM_UP = 2
 RESTART = 25

@@ -27,6 +27,7 @@ usage: cupola COMMAND ...
   cupola board DIR         a live page of all runs below a directory, in your browser
   cupola compare RUN ...   a quick look at a few runs
   cupola theory            the paper's claims on random CMDPs, printed and corrected
+  cupola version           the version of cupola
 
 Each command explains itself: cupola train cup --help
 """
@@ -54,11 +55,11 @@ def run(args: list[str]) -> None:
         if not args or args[0] in ("-h", "--help", "help"):
             print(USAGE, end="")
             sys.exit(0 if args else 2)
-        if args[0] == "--version":
+        if args[0] in ("version", "--version"):
             print(f"cupola {__version__}")
             return
         if args[0] not in COMMANDS:
-            raise unknown("command", args[0], COMMANDS)
+            raise unknown("command", args[0], (*COMMANDS, "version"))
         importlib.import_module(f"cupola.commands.{args[0]}").run(args[1:])
     except CupolaError as error:
         complain(str(error))

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import math
 import re
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_origin, get_type_hints
 
-from cupola.algos import default_preset, load_algorithm
+from cupola.algos import default_preset, load_algorithm, owners
 from cupola.algos.config import OnPolicyConfig
-from cupola.checks import check, check_types
+from cupola.checks import check, check_not_negative, check_types
 from cupola.cores import available_cores
-from cupola.errors import CupolaError, unknown
+from cupola.errors import CupolaError, CupolaWarning, unknown
 from cupola.gym.options import GymOptions, is_foreign, only_for_gym
+from cupola.naming import slug, text_of
 from cupola.runs.directory import FORMAT, RunDirectory
 from cupola.runs.schema import Record
 from cupola.runs.sinks import SinkName, check_names
@@ -23,6 +26,8 @@ from cupola.types import Problem
 from cupola.version import __version__
 
 Limits = dict[str, float]
+LONGEST_NAME = 100
+"""Characters of a run directory's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +42,12 @@ class RunOptions:
     checkpoint_every: int = 10
     """Iterations between two checkpoints."""
     keep_checkpoints: int = 3
+    evaluate_every: int = 0
+    """Iterations between two evaluations on episodes of their own; 0: none."""
+    evaluate_episodes: int = 10
+    """Episodes of each, once with sampled and once with deterministic actions."""
+    patience: int = 0
+    """End the run when no better policy was found for so many iterations; 0: never."""
     start_from: str = ""
     """A run whose policy, critics and observation statistics this one begins with."""
     sinks: tuple[SinkName, ...] = ("tensorboard",)
@@ -50,6 +61,11 @@ class RunOptions:
             check(
                 getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}."
             )
+        check(
+            self.evaluate_episodes >= 1,
+            f"evaluate_episodes must be at least 1, not {self.evaluate_episodes}.",
+        )
+        check_not_negative(self, "evaluate_every", "patience")
         check_names(self.sinks)
 
     @property
@@ -61,6 +77,25 @@ class RunOptions:
     def engine_threads(self) -> int:
         """Threads of the physics of each of the two collectors."""
         return max(1, self.cores // 2)
+
+
+LATER = ("evaluate_every", "evaluate_episodes", "patience")
+"""Options that older runs of this format do not know: written where they are not the default."""
+
+
+class Decay(NamedTuple):
+    """What the learning rates follow from an iteration on: a fall to zero over a stretch."""
+
+    since: int
+    begin: int
+    end: int
+
+
+class Ending(NamedTuple):
+    """Where a run ended before all of its iterations were done, and why."""
+
+    iteration: int
+    reason: str
 
 
 @dataclass(frozen=True)
@@ -76,11 +111,77 @@ class RunConfig:
     algorithm: OnPolicyConfig
     gym: GymOptions | None = None
     """Of a Gymnasium environment."""
+    decay: tuple[Decay, ...] = ()
+    """Of a run whose iterations were changed; empty: one over all iterations."""
+    ended: Ending | None = None
 
-    def default_path(self) -> Path:
-        """runs/ALGO-TASK-SEED."""
-        task = re.sub(r"[^\w.-]+", "-", self.task)
-        return Path("runs") / f"{self.algo}-{task}-{self.options.seed}"
+    @property
+    def last(self) -> int:
+        """The iteration with which the run is finished."""
+        return self.ended.iteration if self.ended else self.options.iterations
+
+    def progress(self, iteration: int) -> float:
+        """The share of the learning rates' decay that lies behind, in [0, 1)."""
+        stretches = self.decay or (Decay(0, 0, self.options.iterations),)
+        _, begin, end = [d for d in stretches if d.since <= iteration][-1]
+        return (iteration - begin) / (end - begin)
+
+    def trained_on(self, done: int, iterations: int, restart_decay: bool) -> RunConfig:
+        """The same run with so many iterations, of which ``done`` are done.
+
+        The decay of the learning rates is stretched to the new end, or begins again now.
+        """
+        if iterations < done:
+            raise CupolaError(f"{done} iterations are done: write --iterations {done} or more.")
+        stretches = self.decay or (Decay(0, 0, self.options.iterations),)
+        begin = done if restart_decay else stretches[-1].begin
+        if iterations > done and (begin, iterations) != stretches[-1][1:]:
+            earlier = [d for d in stretches if d.since < done]
+            stretches = (*earlier, Decay(done, begin, iterations))
+        # What has run out of patience would do so again at once.
+        patience = 0 if self.ended else self.options.patience
+        options = dataclasses.replace(self.options, iterations=iterations, patience=patience)
+        decay = () if stretches == (Decay(0, 0, iterations),) else stretches
+        return dataclasses.replace(self, options=options, decay=decay, ended=None)
+
+    def decay_in_words(self, done: int) -> str:
+        """What the learning rates do from here on; nothing where they do not change."""
+        if self.algorithm.lr_decay == "none" or not self.decay:
+            return ""
+        return (
+            f"learning rates: {1 - self.progress(done):.0%} of their start now, falling to 0 at"
+            f" iteration {self.decay[-1].end}"
+        )
+
+    def default_path(self, spec: TaskSpec) -> Path:
+        """runs/ALGO-TASK-SEED, with all that was asked for besides before the seed."""
+        task = re.sub(r"[^\w.-]+", "-", self.task).strip("-")
+        asked = (slug(f"{name}={text_of(value)}") for name, value in self.asked(spec).items())
+        name = "-".join((self.algo, task, *asked, str(self.options.seed)))
+        if len(name) > LONGEST_NAME:
+            digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+            name = f"{name[:LONGEST_NAME]}-{digest}-{self.options.seed}"
+        return Path("runs") / name
+
+    def asked(self, spec: TaskSpec) -> dict[str, Any]:
+        """Limits, preset and fields that are not the default and change what is learned."""
+        module = load_algorithm(self.algo)
+        found: dict[str, Any] = {}
+        if self.preset != default_preset(module):
+            found["preset"] = self.preset
+        for cost in spec.costs:
+            standard, limit = (
+                math.inf if x is None else x for x in (cost.limit, self.limits.get(cost.name))
+            )
+            if limit != standard:
+                found[cost.name] = limit
+        options = {name: getattr(self.options, name) for name in ("iterations", "patience")}
+        kinds = ((options, RunOptions()), (vars(self.algorithm), module.PRESETS[self.preset]))
+        for fields, standards in (*kinds, (vars(self.gym or GymOptions()), GymOptions())):
+            found |= {k: v for k, v in fields.items() if v != getattr(standards, k)}
+        if self.options.start_from:
+            found["start_from"] = Path(self.options.start_from).name
+        return found
 
     def to_json(self) -> Record:
         return {
@@ -90,9 +191,11 @@ class RunConfig:
             "task": self.task,
             "preset": self.preset,
             "limits": self.limits,
-            **_plain(self.options),
+            **_plain_options(self.options),
             "algorithm": _plain(self.algorithm),
             **({} if self.gym is None else {"gym": _plain(self.gym)}),
+            **({"decay": [list(stretch) for stretch in self.decay]} if self.decay else {}),
+            **({"ended": self.ended._asdict()} if self.ended else {}),
         }
 
     @classmethod
@@ -109,14 +212,17 @@ class RunConfig:
         try:
             module = load_algorithm(record["algo"])
             names = [field.name for field in dataclasses.fields(RunOptions)]
+            known = [name for name in names if name not in LATER or name in record]
             return cls(
                 algo=record["algo"],
                 task=record["task"],
                 preset=record["preset"],
                 limits={k: float(v) for k, v in record["limits"].items()},
-                options=build(RunOptions, {name: record[name] for name in names}),
+                options=build(RunOptions, {name: record[name] for name in known}),
                 algorithm=build(module.Config, record["algorithm"]),
                 gym=build(GymOptions, record["gym"]) if "gym" in record else None,
+                decay=_decay_from(record),
+                ended=_ending_from(record),
             )
         except (KeyError, AttributeError, TypeError, ValueError) as error:
             raise CupolaError(f"the config is incomplete or damaged ({error!r}).") from None
@@ -148,7 +254,8 @@ def settings_from(algo: str, preset: str | None, fields: dict[str, Any]) -> Sett
     names = [[field.name for field in dataclasses.fields(kind)] for kind in kinds]
     for name in fields:
         if not any(name in own for own in names):
-            raise unknown("field", name, [name for own in names for name in own])
+            known = [name for own in names for name in own]
+            raise of_others(name, name, algo) or unknown("field", name, known)
     options, algorithm, gym = ({k: v for k, v in fields.items() if k in own} for own in names)
     return Settings(
         preset=preset,
@@ -156,6 +263,14 @@ def settings_from(algo: str, preset: str | None, fields: dict[str, Any]) -> Sett
         algorithm=build(module.Config, _plain(module.PRESETS[preset]) | algorithm),
         gym=build(GymOptions, gym),
     )
+
+
+def of_others(field: str, shown: str, algo: str) -> CupolaError | None:
+    """An error for a field that only other algorithms have."""
+    whose = owners(field)
+    if not whose:
+        return None
+    return CupolaError(f"{algo} has no {shown}: it belongs to {', '.join(whose)}.")
 
 
 def run_config(
@@ -193,6 +308,17 @@ def resolve(
 ) -> RunConfig:
     """The config of a run from names and fields, as a user writes them."""
     return run_config(algo, spec, limits, settings_from(algo, preset, fields))
+
+
+def warn_of_limits(config: RunConfig) -> None:
+    """For whoever gave a limit to an algorithm that does not look at it."""
+    if not getattr(load_algorithm(config.algo), "CONSTRAINED", True):
+        warnings.warn(
+            f"{config.algo} ignores limits: costs are measured and shown beside them, and nothing"
+            " holds them.",
+            CupolaWarning,
+            stacklevel=3,
+        )
 
 
 def require_limits(config: RunConfig, spec: TaskSpec) -> None:
@@ -279,6 +405,36 @@ def build(kind: type, record: dict[str, Any]) -> Any:
             value = math.inf
         fields[name] = value
     return kind(**fields)
+
+
+def _decay_from(record: Record) -> tuple[Decay, ...]:
+    """The stretches of a record, the first from the first iteration on, the others later."""
+    stretches = tuple(Decay(*stretch) for stretch in record.get("decay", ()))
+    since = [stretch.since for stretch in stretches]
+    if since and (since[0] != 0 or since != sorted(set(since))):
+        raise ValueError("the decay begins in no order")
+    if any(not 0 <= begin <= start < end for start, begin, end in stretches):
+        raise ValueError("the decay ends before it begins")
+    if stretches and stretches[-1].end < record["iterations"]:
+        raise ValueError("the decay ends before the iterations do")
+    return stretches
+
+
+def _ending_from(record: Record) -> Ending | None:
+    if "ended" not in record:
+        return None
+    ended = Ending(**record["ended"])
+    if ended.iteration > record["iterations"]:
+        raise ValueError("the run ended after its iterations")
+    return ended
+
+
+def _plain_options(options: RunOptions) -> dict[str, Any]:
+    record = _plain(options)
+    for name in LATER:
+        if record[name] == getattr(RunOptions, name):
+            del record[name]
+    return record
 
 
 def _plain(config: Any) -> dict[str, Any]:

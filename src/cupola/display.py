@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
+from statistics import median
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 
 from rich.console import Console, Group
@@ -16,7 +18,10 @@ from cupola.output import showable, visible
 from cupola.steadiness import Steadiness, measure, tenth, verdict
 
 if TYPE_CHECKING:  # numbers can be shown without waiting for JAX
+    from cupola.best import Standing
+    from cupola.config import RunConfig
     from cupola.runs.schema import Record
+    from cupola.training import Run
 
 Shown = TypeVar("Shown", Progress, Live)
 
@@ -72,28 +77,81 @@ def counting_bar(console: Console) -> Progress | None:
     return Progress(*columns, console=console) if console.is_terminal else None
 
 
-class ProgressDisplay(Screen[Progress]):
-    """The progress of a training."""
+class ProgressDisplay(Screen[Live]):
+    """The progress of a training, a `cupola.training.Watcher`; nothing is shown before it begins.
 
-    def __init__(self, console: Console, iterations: int) -> None:
-        super().__init__(counting_bar(console))
-        self._iterations = iterations
-        self._speed = 0.0
+    The line keeps iteration and time left whatever the width: the bar goes first, then the speed,
+    then the multipliers.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._done = self._last = 0
+        self._times: deque[float] = deque(maxlen=PACE)
+        """When the last iterations ended: the first one of this process compiles."""
+        self._speeds: deque[float] = deque(maxlen=PACE)
+        self._metrics: Record | None = None
+        self._is_stopping = False
+        is_live = console.is_terminal
+        super().__init__(Live(console=console, get_renderable=self._render) if is_live else None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def begin(self, config: RunConfig, done: int) -> None:
+        self._done, self._last = done, config.last
+        if words := config.decay_in_words(done):
+            self._console.print(words, soft_wrap=True)
         if self._live:
-            self._task = self._live.add_task("compiling ...", total=iterations)
+            self._live.start()
+        else:
+            self._say(self._count() + "  compiling ...")
 
     def __call__(self, metrics: Record, timings: Record) -> None:
-        done = metrics["iteration"]
-        # Smoothed, because the first iteration compiles and machines are noisy.
-        speed = timings["steps_per_second"]
-        self._speed = 0.9 * self._speed + 0.1 * speed if self._speed > speed / 3 else speed
-        left = metrics["steps"] / done * (self._iterations - done) / self._speed
-        line = f"{outcome(metrics)}  {self._speed:,.0f} steps/s  {clock(left)} left"
-        if self._live:
-            self._live.update(self._task, completed=done, description=line)
-        elif self._is_due(last=done == self._iterations):
-            width = len(str(self._iterations))
-            self._say(f"{done:{width}}/{self._iterations}  {line}")
+        self._done, self._metrics = metrics["iteration"], metrics
+        self._times.append(time.monotonic())
+        self._speeds.append(timings["steps_per_second"])
+        if not self._live and self._is_due(last=self._done == self._last):
+            self._say(self._line(math.inf))
+
+    def stopping(self) -> None:
+        if not self._is_stopping:
+            self._is_stopping = True
+            if not self._live:
+                self._say(STOPPING)
+
+    def _count(self) -> str:
+        return f"{self._done:{len(str(self._last))}}/{self._last}"
+
+    def _render(self) -> Text:
+        line = self._line(self._console.width)
+        return Text(showable(visible(line), self._console.encoding), no_wrap=True)
+
+    def _line(self, width: float) -> str:
+        """As much as fits, the most important first."""
+        if self._is_stopping:
+            return f"{self._count()}  {STOPPING}"
+        if self._metrics is None:
+            return f"{self._count()}  compiling ..."
+        head, speed = self._count(), ""
+        if len(self._times) > 1:
+            each = (self._times[-1] - self._times[0]) / (len(self._times) - 1)
+            head += f"  {clock(each * (self._last - self._done))} left"
+            speed = f"  {median(self._speeds):,.0f} steps/s"
+        full = f"{head}  {outcome(self._metrics)}{speed}"
+        short = f"{head}  {outcome(self._metrics, multipliers=False)}"
+        barred = f"{bar(self._done, self._last)}  {full}"
+        lines = ([barred] if width < math.inf else []) + [full, full.removesuffix(speed), short]
+        return next((line for line in lines if len(line) <= width), short)
+
+
+PACE = 50
+"""Iterations whose mean time says how much is left."""
+STOPPING = "stopping after this iteration; once more to stop at once"
+
+
+def bar(done: int, total: int, width: int = 20) -> str:
+    return f"{'━' * (width * done // total):<{width}}│"
 
 
 class CountDisplay(Screen[Progress]):
@@ -102,25 +160,25 @@ class CountDisplay(Screen[Progress]):
     def __init__(self, console: Console) -> None:
         super().__init__(counting_bar(console))
         self._tasks: dict[str, TaskID] = {}
+        self._printed = time.monotonic()  # what is done in a moment needs no line
 
     def __call__(self, title: str, done: int, total: int) -> None:
         if self._live:
             if title not in self._tasks:
                 self._tasks[title] = self._live.add_task(title, total=total)
             self._live.update(self._tasks[title], completed=done)
-        elif self._is_due(last=done == total):
+        elif self._is_due():
             self._say(f"{done}/{total}  {title}")
 
 
-def outcome(metrics: Record) -> str:
+def outcome(metrics: Record, multipliers: bool = True) -> str:
     """Return, each cost against its limit and its Lagrange multiplier, on one line."""
     parts = [f"return {number(metrics['return'])}"]
     for name in cost_names(metrics):
         cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
-        sign = "?" if cost is None else "<=" if cost <= limit else ">"
-        multiplier = metrics.get(f"nu/{name}")
+        multiplier = metrics.get(f"nu/{name}") if multipliers else None
         nu = "" if multiplier is None else f" (nu {multiplier:.3f})"
-        parts.append(f"{name} {number(cost)} {sign} {number(limit)}{nu}")
+        parts.append(f"{name} {number(cost)} {sign(cost, limit)}{nu}")
     return "  ".join(parts)
 
 
@@ -154,8 +212,33 @@ def clock(seconds: float) -> str:
     return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
-def summary(metrics: list[Record], timings: list[Record], finished: bool) -> Group:
-    """First and last tenth of a run side by side, and how steadily its limits are held."""
+def summary_of(run: Run) -> Group:
+    """The closing table of a run that has metrics."""
+    from cupola.runs.directory import RunDirectory
+
+    timings = RunDirectory.open(run.path).timings()
+    return summary(run.metrics, timings, run.finished, run.best)
+
+
+def state_of(run: Run) -> str:
+    """What a run that nothing was done to is, and how it can go on; nothing where that is plain."""
+    if not run.finished or run.began < len(run.metrics):
+        return ""
+    done, asked = len(run.metrics), run.config.options.iterations
+    state = (
+        f"ended at iteration {done} of {asked} ({run.config.ended.reason})"
+        if run.config.ended
+        else f"already finished: all {done} iterations are done"
+    )
+    more = max(asked, 2 * done) if run.config.ended is None else asked
+    return f"{state}; to train on: cupola resume {run.path} --iterations {more}"
+
+
+def summary(
+    metrics: list[Record], timings: list[Record], finished: bool, best: Standing | None = None
+) -> Group:
+    """First and last tenth of a run side by side, how steadily its limits are held, and how the
+    policies did that it keeps."""
     from cupola.runs.directory import column
 
     size = tenth(len(metrics))
@@ -180,7 +263,8 @@ def summary(metrics: list[Record], timings: list[Record], finished: bool) -> Gro
     speeds = sorted(record["steps_per_second"] for record in timings)
     if speeds:
         table.add_row("steps/s (median)", "", number(speeds[len(speeds) // 2]), "", "")
-    return Group(table, steadiness_table(limits)) if limits else Group(table)
+    tables = [table, steadiness_table(limits)] if limits else [table]
+    return Group(*tables, policies_table(metrics, best)) if best else Group(*tables)
 
 
 def steadiness_table(limits: dict[str, Steadiness]) -> Table:
@@ -195,6 +279,35 @@ def steadiness_table(limits: dict[str, Steadiness]) -> Table:
         )
         table.add_row(name, deviation, error, percent(held.share_above), violation)
     return table
+
+
+def policies_table(metrics: list[Record], best: Standing) -> Table:
+    """The best and the last policy, both by their last iterations up to then."""
+    from cupola.best import WINDOW
+
+    names = cost_names(metrics[-1])
+    recent, end = metrics[-WINDOW:], metrics[-1]["iteration"]
+    costs = [mean(recent, f"cost/{name}") for name in names]
+    table = Table(title=f"policies kept; means of {WINDOW} iterations up to each")
+    for heading in ("checkpoint", "iteration", "return", *(f"cost {name}" for name in names)):
+        left = heading == "checkpoint"
+        table.add_column(heading, justify="left" if left else "right", overflow="fold")
+    rows = (
+        ("best", best.iteration, best.mean_return, best.costs),
+        ("last", end, mean(recent, "return"), costs),
+    )
+    for label, iteration, value, found in rows:
+        against = (
+            f"{number(cost)} {sign(cost, metrics[-1][f'limit/{name}'])}"
+            for name, cost in zip(names, found, strict=True)
+        )
+        table.add_row(label, str(iteration), number(value), *against)
+    return table
+
+
+def sign(cost: float | None, limit: float) -> str:
+    """How a cost compares with its limit."""
+    return f"{'?' if cost is None else '<=' if cost <= limit else '>'} {number(limit)}"
 
 
 def mean(records: list[Record], key: str) -> float | None:

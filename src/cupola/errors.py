@@ -11,6 +11,10 @@ class CupolaError(Exception):
     """Something the user can put right; the message says how."""
 
 
+class CupolaWarning(UserWarning):
+    """Something that the user should know; shown as one line, without a line of source."""
+
+
 @contextmanager
 def in_words(failure: str) -> Iterator[None]:
     """Turn what the system refuses into a sentence that begins with ``failure``."""

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
 
+from cupola import rollout
 from cupola.config import problem_of
-from cupola.episodes import Finished
 from cupola.errors import CupolaError
 from cupola.gym.costs import CostFunction
 from cupola.policy import Policy
+from cupola.rollout import Watcher
+from cupola.runs.schema import Record
 from cupola.seeds import environment_seed
 from cupola.task_source import EnvMaker, task_of
 from cupola.tasks.base import Task, TaskFactory
 from cupola.types import Step
-
-MAX_ENVS = 64
-
-Watcher = Callable[[Task, np.ndarray, Step], None]
-"""Sees every step of the first `MAX_ENVS` episodes: the environments, which run [N], the step."""
 
 
 class Interval(NamedTuple):
@@ -30,6 +28,9 @@ class Interval(NamedTuple):
     mean: float
     low: float
     high: float
+
+    def to_json(self) -> dict[str, float | None]:
+        return {k: v if math.isfinite(v) else None for k, v in self._asdict().items()}
 
 
 class CostReport(NamedTuple):
@@ -48,6 +49,27 @@ class Evaluation(NamedTuple):
     lengths: Interval
     costs: dict[str, CostReport]
 
+    def to_json(self) -> Record:
+        """As JSON can hold it; unknown ends of an interval are null."""
+        kind = "deterministic" if self.deterministic else "sampled"
+        return {"episodes": self.episodes, "actions": kind, **self.summary()}
+
+    def summary(self) -> Record:
+        """Return, length and costs alone."""
+        return {
+            "return": self.returns.to_json(),
+            "length": self.lengths.to_json(),
+            "costs": {
+                name: {
+                    **cost.value.to_json(),
+                    "undiscounted": cost.undiscounted.to_json(),
+                    "limit": cost.limit,
+                    "safe_share": cost.safe_share,
+                }
+                for name, cost in self.costs.items()
+            },
+        }
+
 
 def evaluate(
     policy: Policy,
@@ -60,11 +82,13 @@ def evaluate(
     env: EnvMaker | None = None,
     cost: CostFunction | None = None,
     trust: bool = False,
+    tell: Callable[[str, int, int], None] = lambda title, done, total: None,
     watch: Watcher | None = None,
 ) -> Evaluation:
     """Run whole episodes of the policy's own task, none of which was seen in training.
 
-    ``task``, ``env``, ``cost`` and ``trust`` as in `cupola.resume`. ``watch`` sees the first ones.
+    ``task``, ``env``, ``cost`` and ``trust`` as in `cupola.resume`; ``tell`` hears how many
+    episodes have ended, ``watch`` sees the first ones.
     """
     if episodes < 1:
         raise CupolaError(f"episodes must be at least 1, not {episodes}.")
@@ -84,17 +108,17 @@ def evaluate(
             f"this policy takes {policy.act_size} actions, {config.task} has"
             f" {factory.spec.act_size}: the checkpoint is of another task."
         )
-    first_seed = environment_seed(seed, "evaluate")
     rng = np.random.default_rng(seed)
-    parts = []
-    for begun in range(0, episodes, MAX_ENVS):
-        count = min(MAX_ENVS, episodes - begun)
-        envs = factory.make(count, problem.costs)
-        watcher = None if begun else watch
-        seeds = first_seed + begun
-        parts.append(first_episodes(envs, policy, deterministic, rng, seeds, watcher))
-        envs.close()
-    total = Finished(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+    total = rollout.whole_episodes(
+        factory,
+        problem.costs,
+        episodes,
+        lambda obs: policy.raw_actions(obs, deterministic=deterministic, rng=rng),
+        environment_seed(seed, "evaluate"),
+        config.algorithm.gamma,
+        lambda ended: tell("episodes", ended, episodes),
+        watch,
+    )
     costs = {}
     for i, name in enumerate(problem.costs):
         counted = total.discounted_costs if problem.discounted[i] else total.costs
@@ -112,40 +136,10 @@ def evaluate(
 def play(
     envs: Task, policy: Policy, deterministic: bool, rng: np.random.Generator, seed: int
 ) -> Iterator[tuple[np.ndarray, Step]]:
-    """The first episode of each environment: which of them [N] still run, and the next step.
-
-    Later episodes would favour short ones.
-    """
-    obs = envs.reset(seed)
-    running = np.ones(envs.num_envs, bool)
-    while running.any():
-        step = envs.step(policy.raw_actions(obs, deterministic=deterministic, rng=rng))
-        yield running, step
-        obs = step.obs
-        running = running & ~(step.terminated | step.truncated)
-
-
-def first_episodes(
-    envs: Task,
-    policy: Policy,
-    deterministic: bool,
-    rng: np.random.Generator,
-    seed: int,
-    watch: Watcher | None = None,
-) -> Finished:
-    """The first episode of each environment."""
-    gamma, count = policy.config.algorithm.gamma, envs.num_envs
-    returns, lengths, discount = np.zeros(count), np.zeros(count, np.int64), 1.0
-    costs, discounted = np.zeros((count, len(envs.costs))), np.zeros((count, len(envs.costs)))
-    for running, step in play(envs, policy, deterministic, rng, seed):
-        returns[running] += step.reward[running]
-        lengths[running] += 1
-        costs[running] += step.costs[running]
-        discounted[running] += discount * step.costs[running]
-        discount *= gamma
-        if watch:
-            watch(envs, running, step)
-    return Finished(returns, lengths, costs, discounted)
+    """The first episode of each environment: which of them [N] still run, and the next step."""
+    return rollout.play(
+        envs, lambda obs: policy.raw_actions(obs, deterministic=deterministic, rng=rng), seed
+    )
 
 
 def interval(values: np.ndarray) -> Interval:

@@ -14,7 +14,7 @@ from cupola.config import RunConfig
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.errors import CupolaError
-from cupola.rollout import make_actor
+from cupola.rollout import make_actor, unit_noise
 from cupola.runs import checkpoints, schema
 from cupola.runs.directory import open_checkpoint
 from cupola.tasks.base import Choice, Scaled, actions_from
@@ -45,6 +45,14 @@ class Policy:
         self._act = make_actor(network, moments, algorithm.obs_clip, algorithm.normalise_obs)
         self._rng = np.random.default_rng()
 
+    def __repr__(self) -> str:
+        config = self.config
+        actions = f"{self.act_size} choices" if self.discrete else f"actions ({self.act_size},)"
+        return (
+            f"<cupola.Policy {config.algo} on {config.task}, iteration {self.iteration}:"
+            f" observations ({self.obs_size},) to {actions}>"
+        )
+
     def predict(
         self,
         obs: Any,
@@ -69,38 +77,62 @@ class Policy:
         """What `predict` gives, before it is decoded for a Gymnasium environment."""
         obs = as_vectors(self.parts, self.obs_size, obs)
         shape = (*obs.shape[:-1], self.act_size)
-        rng = rng or self._rng
-        if deterministic:
-            noise = np.zeros(shape)
-        else:
-            noise = rng.gumbel(size=shape) if self.discrete else rng.standard_normal(shape)
-        return self._act(obs[..., self.inputs], noise.astype(np.float32))
+        noise = unit_noise(None if deterministic else rng or self._rng, shape, self.discrete)
+        return self._act(obs[..., self.inputs], noise)
 
 
-def load(path: str | Path) -> Policy:
-    """The policy of a run directory's newest checkpoint, or of one checkpoint file."""
-    run, (iteration, arrays, _) = open_checkpoint(Path(path))
+def load(path: str | Path, checkpoint: str | int = "last") -> Policy:
+    """The policy of a run directory's newest checkpoint, or of one checkpoint file.
+
+    ``checkpoint`` is "last", the number of an iteration whose checkpoint is kept, or "best": the
+    best policy so far, feasible first, then by its return (docs/runs.md).
+    """
+    wanted = parse_checkpoint(checkpoint)
+    number = wanted if isinstance(wanted, int) else None
+    run, (iteration, arrays, _) = open_checkpoint(Path(path), number)
     config = RunConfig.of(run)
+    of_policy, of_moments = "learner.policy", "moments"
+    if wanted == "best":
+        of_policy, of_moments = "best.policy", "best.moments"
+        if "best.iteration" not in arrays:
+            raise CupolaError(
+                f"{run.path} has no best policy: no episode had ended yet, or the checkpoint is of"
+                " an earlier version; take the last one."
+            )
+        iteration = int(checkpoints.array_of(arrays, "best.iteration", (), "iu"))
     hidden = config.algorithm.hidden
     obs_size = int(checkpoints.array_of(arrays, "obs_size", (), "iu"))
     inputs = checkpoints.array_of(arrays, "inputs", (None,), "iu")
     if len(inputs) == 0 or inputs.min() < 0 or inputs.max() >= obs_size:
         raise CupolaError("the checkpoint's 'inputs' are no columns of an observation.")
-    last_bias = f"learner.policy.mean[{len(hidden)}][1]"
+    last_bias = f"{of_policy}.mean[{len(hidden)}][1]"
     act_size = len(checkpoints.array_of(arrays, last_bias, (None,), "f"))
-    log_std = config.algorithm.log_std if "learner.policy.log_std" in arrays else None
+    log_std = config.algorithm.log_std if f"{of_policy}.log_std" in arrays else None
     shapes = jax.eval_shape(
         lambda: nets.init_policy(jax.random.key(0), len(inputs), act_size, hidden, log_std, 1.0)
     )
     return Policy(
         config,
         iteration,
-        checkpoints.unflatten("learner.policy", arrays, shapes),
-        checkpoints.unflatten("moments", arrays, obs_moments.empty(len(inputs))),
+        checkpoints.unflatten(of_policy, arrays, shapes),
+        checkpoints.unflatten(of_moments, arrays, obs_moments.empty(len(inputs))),
         inputs,
         obs_size,
         decoder(arrays, act_size),
         parts_of(arrays, obs_size),
+    )
+
+
+def parse_checkpoint(text: str | int) -> str | int:
+    """best, last or the number of an iteration."""
+    if isinstance(text, int) and not isinstance(text, bool):
+        return text
+    if text in ("best", "last"):
+        return text
+    if isinstance(text, str) and text.isdecimal() and len(text) < 19:
+        return int(text)
+    raise CupolaError(
+        f"checkpoint is best, last or the number of an iteration, for example 100, not {text!r}."
     )
 
 

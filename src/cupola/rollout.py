@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 
@@ -13,10 +13,15 @@ from cupola import nets
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.episodes import Episodes, Finished
-from cupola.tasks.base import Actor, State, Task
-from cupola.types import Rollout
+from cupola.tasks.base import Actor, State, Task, TaskFactory
+from cupola.types import Rollout, Step
 
 _POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-collector")
+MAX_ENVS = 64
+
+Watcher = Callable[[Task, np.ndarray, Step], None]
+"""Sees every step of the first `MAX_ENVS` episodes: the environments, which run [N], the step."""
+"""Whole episodes that are played side by side."""
 
 
 def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool) -> Actor:
@@ -164,3 +169,86 @@ def collect(
     else:
         finished = [job() for job in jobs]
     return rollout, Finished(*(np.concatenate(column) for column in zip(*finished, strict=True)))
+
+
+# --- Whole episodes, to measure a policy ---
+
+
+def whole_episodes(
+    factory: TaskFactory,
+    costs: tuple[str, ...],
+    count: int,
+    choose: Callable[[np.ndarray], np.ndarray],
+    seed: int,
+    gamma: float,
+    tell: Callable[[int], None] = lambda ended: None,
+    watch: Watcher | None = None,
+) -> Finished:
+    """So many episodes in new environments, seeded one by one from ``seed`` on.
+
+    ``choose`` gives actions [N, A] for raw observations [N, O]; ``tell`` hears how many episodes
+    have ended, ``watch`` sees the first ones.
+    """
+    parts: list[Finished] = []
+    for begun in range(0, count, MAX_ENVS):
+
+        def tell_all(ended: int, before: int = begun) -> None:
+            tell(before + ended)
+
+        envs = factory.make(min(MAX_ENVS, count - begun), costs)
+        seen = None if begun else watch
+        try:
+            parts.append(first_episodes(envs, choose, seed + begun, gamma, tell_all, seen))
+        finally:
+            envs.close()
+    return Finished(*(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+
+def first_episodes(
+    envs: Task,
+    choose: Callable[[np.ndarray], np.ndarray],
+    seed: int,
+    gamma: float,
+    tell: Callable[[int], None],
+    watch: Watcher | None,
+) -> Finished:
+    """The first episode of each environment."""
+    count = envs.num_envs
+    returns, lengths, discount = np.zeros(count), np.zeros(count, np.int64), 1.0
+    costs, discounted = np.zeros((count, len(envs.costs))), np.zeros((count, len(envs.costs)))
+    for running, step in play(envs, choose, seed):
+        returns[running] += step.reward[running]
+        lengths[running] += 1
+        costs[running] += step.costs[running]
+        discounted[running] += discount * step.costs[running]
+        discount *= gamma
+        tell(int(np.sum(~running | step.terminated | step.truncated)))
+        if watch:
+            watch(envs, running, step)
+    return Finished(returns, lengths, costs, discounted)
+
+
+def play(
+    envs: Task, choose: Callable[[np.ndarray], np.ndarray], seed: int
+) -> Iterator[tuple[np.ndarray, Step]]:
+    """The first episode of each environment: which of them [N] still run, and the next step.
+
+    Later episodes would favour short ones.
+    """
+    obs = envs.reset(seed)
+    running = np.ones(envs.num_envs, bool)
+    while running.any():
+        step = envs.step(choose(obs))
+        yield running, step
+        obs = step.obs
+        running = running & ~(step.terminated | step.truncated)
+
+
+def unit_noise(
+    rng: np.random.Generator | None, shape: tuple[int, ...], discrete: bool
+) -> np.ndarray:
+    """What an `Actor` samples with, float32; without a generator it takes the likeliest action."""
+    if rng is None:
+        return np.zeros(shape, np.float32)
+    noise = rng.gumbel(size=shape) if discrete else rng.standard_normal(shape)
+    return noise.astype(np.float32)

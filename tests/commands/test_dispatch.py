@@ -28,7 +28,8 @@ def test_no_command_shows_the_usage_and_help_is_not_an_error(command):
         assert (status, err) == (0, "")
         assert "usage" in out.lower()
     assert "--minibatch-size" in command("train", "cup", "--help")[1]
-    assert command("--version") == (0, f"cupola {cupola.__version__}\n", "")
+    for asked in ("--version", "version"):
+        assert command(asked) == (0, f"cupola {cupola.__version__}\n", "")
 
 
 def test_a_command_that_fails_in_a_real_process(tmp_path):

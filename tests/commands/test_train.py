@@ -5,6 +5,8 @@ import json
 import os
 import re
 import shutil
+import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -75,6 +77,10 @@ REFUSED = [
     (f"{HOPPER} --cost-termination bootstrap", "time_limit"),
     (f"{HOPPER} --time-limit never", "bootstrap"),
     (f"{HOPPER} --seed", "--seed"),
+    (f"{HOPPER} --evaluate-every -1", "evaluate_every must not be negative"),
+    (f"{HOPPER} --patience -1", "patience must not be negative"),
+    ("train ppo HopperSpeed --multiplier-lr 3", "ppo has no --multiplier-lr: it belongs to cup, f"),
+    ("train cup HopperSpeed --cg-iterations=3", "cup has no --cg-iterations: it belongs to cpo, "),
     (f"{HOPPER} --preset", "--preset"),
 ]
 
@@ -180,6 +186,29 @@ def test_a_disk_that_fills_up_in_the_middle(command, trained, tmp_path, monkeypa
 # --- What a user sees when all is well ---
 
 
+def test_two_questions_have_two_directories(command, complaint, tiny_args):
+    """Those of README, one after the other; the same one again is refused before anything else."""
+    lines = ([], ["--limit", "speed=82.7", "--limit", "effort=40"])
+    for more in lines:
+        assert command("train", "cup", "HopperSpeed", *more, *tiny_args)[::2] == (0, "")
+    found = [path.name for path in Path("runs").iterdir()]
+    assert len(found) == 2
+    [second] = [name for name in found if "effort=40" in name]
+    again = complaint("train", "cup", "HopperSpeed", *lines[1], *tiny_args)
+    assert again.startswith(f"runs/{second} already holds a run")
+
+
+def test_an_algorithm_that_ignores_limits_says_so(command, tmp_path):
+    small = ("--batch-size", "40", "--num-envs", "4", "--minibatch-size", "20", "--hidden", "4")
+    line = ("train", "ppo", "ProbeQuadratic", *small, "--iterations", "1", "--threads", "1")
+    with warnings.catch_warnings():
+        warnings.simplefilter("always")
+        status, _, err = command(*line, "--limit", "3", "--out", tmp_path / "run")
+    assert status == 0
+    assert err.startswith("cupola: warning: ppo ignores limits: costs are measured and shown")
+    assert err.count("\n") == 1
+
+
 def test_train_without_a_terminal_prints_plain_lines_and_a_table(
     command, trained, tmp_path, tiny_args
 ):
@@ -188,14 +217,16 @@ def test_train_without_a_terminal_prints_plain_lines_and_a_table(
     assert (status, err) == (0, "")
     assert "\x1b" not in out
     progress = re.compile(
-        r"\d/6  return -?[\d,.]+  speed [\d,.]+ (<=|>) 5\.0 \(nu \d\.\d{3}\)"
-        r"  [\d,]+ steps/s  \d+:\d\d:\d\d left"
+        r"\d/6(  \d+:\d\d:\d\d left)?  return -?[\d,.]+  speed [\d,.]+ (<=|>) 5\.0"
+        r" \(nu \d\.\d{3}\)(  [\d,]+ steps/s)?"
     )
     lines = [line for line in out.splitlines() if "/6 " in line]
-    assert all(progress.fullmatch(line) for line in lines), lines
-    assert lines[0].startswith("1/6")
-    assert lines[-1].startswith("6/6")
-    assert lines[-1].endswith("0:00:00 left")
+    assert lines[0] == "0/6  compiling ..."
+    assert all(progress.fullmatch(line) for line in lines[1:]), lines
+    # The first iteration compiles: it says nothing of the time that is left.
+    assert re.match("1/6  return", lines[1])
+    assert lines[-1].startswith("6/6  0:00:00 left  return")
+    assert lines[-1].endswith("steps/s")
     last = trained.metrics[-1]
     assert f"return {last['return']:.1f}  speed {last['cost/speed']:.1f} " in lines[-1]
     table = {cells[0]: cells[1:] for cells in rows(out)}

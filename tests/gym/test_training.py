@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import cupola
+from cupola import training
 from cupola.cli import main
 from cupola.errors import CupolaError
 from cupola.runs.directory import RunDirectory
@@ -55,7 +56,7 @@ def test_a_dict_two_costs_and_no_end(worlds, tmp_path):
     assert whole.config.limits == limits
     assert sum(record["episodes"] for record in whole.metrics) > 15
     assert all(record["length"] in (15.0, None) for record in whole.metrics)
-    stopped = cupola.train(
+    stopped = training.train(
         "ppo_lag",
         **given,
         limits=limits,
@@ -88,7 +89,7 @@ def test_discrete_actions_with_functions_of_the_moment(worlds, tmp_path, capsys)
     env, cost = lambda: gymnasium.make("CartPole-v1"), lambda next_obs: abs(next_obs[2]) > 0.05
     given = {"env": env, "cost": cost}
     whole = cupola.train("ppo_lag", **given, limits={"lean": 5}, out=tmp_path / "whole", **SMALL)
-    stopped = cupola.train(
+    stopped = training.train(
         "ppo_lag",
         **given,
         limits={"lean": 5},
@@ -123,7 +124,7 @@ def test_discrete_actions_with_functions_of_the_moment(worlds, tmp_path, capsys)
 
 def test_what_cannot_be_restored_is_said_at_the_start_and_when_resumed(worlds, tmp_path):
     with pytest.warns(UserWarning, match="env:worlds:Opaque cannot be saved"):
-        run = cupola.train(
+        run = training.train(
             "ppo_lag",
             env=worlds.Opaque,
             limits=3,

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import cupola
+from cupola import training
 from cupola.cli import main
 from cupola.errors import CupolaError
 from cupola.runs import checkpoints
@@ -96,7 +96,8 @@ def test_the_undisturbed_run_exercises_everything_that_is_saved(undisturbed):
     assert sum(record["epochs_project"] for record in records) > ITERATIONS / 4
     assert len({record["nu/speed"] for record in records}) > 5
     names = set(RunDirectory(undisturbed).newest_checkpoint("none").arrays)
-    for part in ("learner.policy", "learner.critic_opt", "learner.nu", "moments", "task.physics"):
+    parts = ("learner.policy", "learner.critic_opt", "learner.nu", "moments", "task.physics")
+    for part in (*parts, "best.policy"):
         assert any(part in name for name in names), part
 
 
@@ -149,7 +150,7 @@ def test_kills_at_random_moments_change_nothing(undisturbed, tmp_path):
 def test_a_stop_while_the_progress_is_shown_loses_no_iteration(tmp_path):
     """The signal comes after the decision whether to save."""
     fields = {"batch_size": 200, "num_envs": 4, "minibatch_size": 50, "epochs": 2}
-    run = cupola.train(
+    run = training.train(
         "cup",
         "HopperSpeed",
         out=tmp_path / "run",
@@ -163,6 +164,7 @@ def test_a_stop_while_the_progress_is_shown_loses_no_iteration(tmp_path):
         checkpoint_every=3,
     )
     assert not run.finished
+    assert run.stopped_by == signal.SIGTERM
     assert len(run.metrics) == 4
     assert RunDirectory(run.path).newest_checkpoint("none").iteration == 4
 

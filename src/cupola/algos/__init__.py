@@ -6,6 +6,7 @@ first one is the default) and `make(config, problem) -> Algorithm`.
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import pkgutil
 from typing import Any
@@ -26,6 +27,12 @@ def load_algorithm(name: str) -> Any:
     if folded not in names():
         raise unknown("algorithm", name, names())
     return importlib.import_module(f"{__name__}.{folded}")
+
+
+def owners(field: str) -> list[str]:
+    """The algorithms whose config has this field."""
+    configs = ((name, load_algorithm(name).Config) for name in names())
+    return [name for name, kind in configs if field in {f.name for f in dataclasses.fields(kind)}]
 
 
 def default_preset(module: Any) -> str:

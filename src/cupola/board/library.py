@@ -10,12 +10,13 @@ from typing import Any
 
 from cupola.board.watched import MOST_VIDEO, Json, Watched, identify, video_type
 from cupola.errors import CupolaError
+from cupola.naming import text_of
 from cupola.output import visible
 from cupola.reports.results import differing_settings
 from cupola.runs import schema
 from cupola.runs.files import Folder, Stamp
 from cupola.runs.search import MOST_FOLDERS, find
-from cupola.sweeps.cells import Cell, text_of
+from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import SweepDirectory
 
 SEARCH_SECONDS = 3.0

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from rich.table import Table
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cupola.commands.filming import new_film, write_film
 from cupola.commands.parsing import parse
 from cupola.compilation import warm_up_cache
-from cupola.display import Terminal, number
+from cupola.display import CountDisplay, Terminal, number
+from cupola.errors import CupolaError, in_words
 
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
@@ -26,10 +28,14 @@ class EvalArgs:
 
     run: Positional[Path]
     """The run's directory, or one of its checkpoints."""
+    checkpoint: Annotated[str, arg(metavar="best|last|N")] = "last"
+    """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""
     episodes: int = 20
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
+    out: Path | None = None
+    """JSON file for the figures."""
     video: Path | None = None
     """Film the first four episodes side by side: a file .gif, or .mp4 with the extra video."""
     force: bool = False
@@ -43,29 +49,40 @@ def run(args: Sequence[str]) -> None:
     from cupola.cores import available_cores
     from cupola.evaluation import evaluate
     from cupola.policy import load
+    from cupola.runs.files import write_file
 
+    if parsed.out and not parsed.out.parent.is_dir():  # known now, not after minutes
+        raise CupolaError(f"--out: there is no directory {parsed.out.parent}.")
     warm_up_cache()
-    policy = load(parsed.run)
+    console, policy = Terminal(), load(parsed.run, parsed.checkpoint)
     film = parsed.video and new_film(
         parsed.video, parsed.force, policy.config.limits, policy.config.algorithm.gamma
     )
-    result = evaluate(
-        policy,
-        episodes=parsed.episodes,
-        deterministic=parsed.deterministic,
-        seed=parsed.seed,
-        threads=available_cores(),
-        trust=parsed.trust,
-        watch=film.watch if film else None,
-    )
-    Terminal().print(evaluation_table(result))
+    with CountDisplay(console) as progress:
+        result = evaluate(
+            policy,
+            episodes=parsed.episodes,
+            deterministic=parsed.deterministic,
+            seed=parsed.seed,
+            threads=available_cores(),
+            trust=parsed.trust,
+            tell=progress,
+            watch=film.watch if film else None,
+        )
+    console.print(evaluation_table(result, policy.iteration))
+    if parsed.out:
+        record = {"run": str(parsed.run), "iteration": policy.iteration, "seed": parsed.seed}
+        text = json.dumps(record | result.to_json(), indent=1) + "\n"
+        with in_words(f"cannot write {parsed.out}"):
+            write_file(parsed.out, text.encode())
     if film and parsed.video:
         write_film(film, parsed.video)
 
 
-def evaluation_table(result: Evaluation) -> Table:
+def evaluation_table(result: Evaluation, iteration: int) -> Table:
     kind = "deterministic" if result.deterministic else "sampled"
-    table = Table(title=f"{result.episodes} episodes, {kind} actions")
+    what = f"{result.episodes} episodes, {kind} actions"
+    table = Table(title=f"policy of iteration {iteration}\n{what}")
     for column in ("", "mean", "95 % interval", "limit", "safe episodes"):
         table.add_column(column, justify="left" if column == "" else "right")
     table.add_row("return", number(result.returns.mean), span(result.returns), "", "")

@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,11 +21,19 @@ from cupola.errors import CupolaError, unknown
 Parsed = TypeVar("Parsed")
 
 
+Explain = Callable[[str], CupolaError | None]
+"""What else is known of an option that a command does not have."""
+
+
 def parse(
-    kind: type[Parsed], args: Sequence[str], command: str, description: str | None = None
+    kind: type[Parsed],
+    args: Sequence[str],
+    command: str,
+    description: str | None = None,
+    explain: Explain = lambda option: None,
 ) -> Parsed:
     """Arguments as a dataclass; whatever is wrong with them as one sentence."""
-    refuse_unknown_options(kind, args)
+    refuse_unknown_options(kind, args, explain)
     read = functools.partial(tyro.cli, kind, args=args, prog=f"cupola {command}")
     try:
         with plain_screen() as complaint:
@@ -55,7 +63,7 @@ def sentence(box: str) -> str:
     return " ".join(parts[1 if len(parts) > 1 else 0].split())
 
 
-def refuse_unknown_options(kind: type, args: Sequence[str]) -> None:
+def refuse_unknown_options(kind: type, args: Sequence[str], explain: Explain) -> None:
     known = {"help"}
     pending: list[Any] = [kind]
     while pending:
@@ -70,7 +78,8 @@ def refuse_unknown_options(kind: type, args: Sequence[str]) -> None:
             name = token[2:].partition("=")[0].replace("-", "_")
             if name not in known and name.removeprefix("no_") not in known:
                 options = [f"--{option.replace('_', '-')}" for option in known]
-                raise unknown("option", token.partition("=")[0], options)
+                option = token.partition("=")[0]
+                raise explain(option) or unknown("option", option, options)
 
 
 def option_value(args: Sequence[str], option: str) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from tyro.conf import Positional
 
@@ -22,19 +23,28 @@ class ResumeArgs:
     """The run's directory."""
     restart: bool = False
     """Throw away what the run has done, and begin again at iteration 1."""
+    iterations: int | None = None
+    """Train to so many iterations in all, more or fewer than were asked for."""
+    decay: Literal["stretch", "restart"] = "stretch"
+    """With --iterations: learning rates fall to 0 at the new end, from what they would be there in
+    a run of that length, or from their full values."""
     trust: bool = False
     """Import code that the run names, and use its services (docs/security.md)."""
 
 
 def run(args: Sequence[str]) -> None:
     parsed = parse(ResumeArgs, args, "resume")
-    from cupola.config import RunConfig
-    from cupola.runs.directory import RunDirectory
     from cupola.training import resume
 
-    config = RunConfig.of(RunDirectory.open_to_load(parsed.run))
     console = Terminal()
     warm_up_cache()
-    with ProgressDisplay(console, config.options.iterations) as progress:
-        run = resume(parsed.run, restart=parsed.restart, listener=progress, trust=parsed.trust)
+    with ProgressDisplay(console) as progress:
+        run = resume(
+            parsed.run,
+            restart=parsed.restart,
+            iterations=parsed.iterations,
+            decay=parsed.decay,
+            watcher=progress,
+            trust=parsed.trust,
+        )
     conclude(console, run)

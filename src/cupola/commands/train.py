@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from tyro.conf import Positional, UseAppendAction, arg
 
 from cupola.commands.parsing import option_value, parse, program
 from cupola.compilation import warm_up_cache
-from cupola.display import ProgressDisplay, Terminal, summary
+from cupola.display import ProgressDisplay, Terminal, state_of, summary_of
 from cupola.errors import CupolaError, unknown
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 def run(args: Sequence[str]) -> None:
     asked = parse_train(args)
-    from cupola.config import Settings, run_config
+    from cupola.config import Settings, run_config, warn_of_limits
     from cupola.task_source import find_task
     from cupola.training import start
 
@@ -29,10 +30,12 @@ def run(args: Sequence[str]) -> None:
     limits, threads = parse_limits(asked.limit), asked.options.engine_threads
     factory = find_task(asked.task, gym=asked.gym, limits=limits, threads=threads)
     config = run_config(asked.algo, factory.spec, limits, settings)
+    if limits is not None:
+        warn_of_limits(config)
     console = Terminal()
     warm_up_cache()
-    with ProgressDisplay(console, config.options.iterations) as progress:
-        run = start(config, factory, asked.out, progress)
+    with ProgressDisplay(console) as progress:
+        run = start(config, factory, asked.out, watcher=progress)
     conclude(console, run)
 
 
@@ -76,7 +79,8 @@ def parse_train(args: Sequence[str]) -> Any:
             (
                 "out",
                 Annotated[
-                    Path | None, arg(help="Directory of the run; default runs/ALGO-TASK-SEED.")
+                    Path | None,
+                    arg(help="Directory of the run; default runs/ and what is asked for."),
                 ],
                 None,
             ),
@@ -91,7 +95,16 @@ def parse_train(args: Sequence[str]) -> Any:
         ],
         frozen=True,
     )
-    return parse(kind, args, "train", f"Train {positional[0] if positional else 'a policy'}.")
+    algo = positional[0] if positional else "a policy"
+    explain = functools.partial(explain_option, algo=algo)
+    return parse(kind, args, "train", f"Train {algo}.", explain)
+
+
+def explain_option(option: str, algo: str) -> CupolaError | None:
+    """An error for an option that other algorithms have."""
+    from cupola.config import of_others
+
+    return of_others(option[2:].replace("-", "_"), option, algo)
 
 
 def parse_limits(texts: Sequence[str]) -> float | dict[str, float] | None:
@@ -118,21 +131,28 @@ def parse_limits(texts: Sequence[str]) -> float | dict[str, float] | None:
 def conclude(console: Terminal, run: Run) -> None:
     """The closing table and the next commands; exit code 130 where the run was stopped."""
     from cupola.gym.consent import effects_of_sinks
-    from cupola.runs.directory import RunDirectory
     from cupola.task_source import effects_of_run
 
     if run.metrics:
-        timings = RunDirectory.open(run.path).timings()
-        console.print(summary(run.metrics, timings, run.finished))
+        console.print(summary_of(run))
     effects = effects_of_run(run.config)
     if not run.finished:
         trust = " --trust" if effects or effects_of_sinks(run.config.options.sinks) else ""
         next_command = f"{program()} resume {run.path}{trust}"
         console.print(f"stopped; continue with: {next_command}", soft_wrap=True)
         sys.exit(130)
+    ended = run.config.ended
+    if state := state_of(run):
+        console.print(state, soft_wrap=True)
+    elif ended:
+        asked = run.config.options.iterations
+        console.print(
+            f"ended at iteration {ended.iteration} of {asked}: {ended.reason}.", soft_wrap=True
+        )
     console.print("next:")
     trust = " --trust" if effects else ""
-    console.print(f"  {program()} eval {run.path}{trust} --episodes 20", soft_wrap=True)
+    which = " --checkpoint best" if run.best else ""
+    console.print(f"  {program()} eval {run.path}{trust} --episodes 20{which}", soft_wrap=True)
     if "tensorboard" in run.config.options.sinks:
         look = f"tensorboard --logdir {run.path}  (pip install tensorboard)"
         console.print(f"  {look}", soft_wrap=True)

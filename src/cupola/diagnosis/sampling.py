@@ -19,17 +19,17 @@ from cupola.algos.config import OnPolicyConfig
 from cupola.config import RunConfig, build
 from cupola.core import distributions
 from cupola.episodes import Finished
-from cupola.evaluation import MAX_ENVS, play
+from cupola.evaluation import play
 from cupola.gym.costs import CostFunction
 from cupola.nets import Policy as Network
 from cupola.policy import Policy
-from cupola.rollout import collect, make_actor, make_prepare
+from cupola.rollout import MAX_ENVS, collect, make_actor, make_prepare
 from cupola.runs import checkpoints
 from cupola.runs.directory import open_checkpoint
 from cupola.seeds import environment_seed
 from cupola.task_source import EnvMaker, task_of
 from cupola.tasks.base import Task, TaskFactory
-from cupola.training import Trainer, closed_on_error
+from cupola.trainer import Trainer, closed_on_error
 from cupola.types import Algorithm, Batch, Learner, Problem, Rollout, Samples
 
 Listener: TypeAlias = Callable[[str, int, int], None]
@@ -72,7 +72,7 @@ class Subject:
         self.trainer = trainer = Trainer(config, self.factory)
         self.seed, self.run_config = seed, config
         # A finished run has no next iteration: then as in the last one, in which rates are not 0.
-        self.progress = min(iteration, options.iterations - 1) / options.iterations
+        self.progress = config.progress(min(iteration, options.iterations - 1))
         with closed_on_error(trainer):
             fresh = trainer.learner.critic_memory
             if fresh and settings and {"batch_size", "critic_memory"} & set(settings):

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import gymnasium
 import numpy as np
 
-from cupola.errors import CupolaError
+from cupola.errors import CupolaError, CupolaWarning
 from cupola.gym import costs, restoring, spaces
 from cupola.gym.costs import CostFunction
 from cupola.gym.options import GymOptions
@@ -89,7 +89,11 @@ class GymTask(Task):
             return state
         states = [env for group in self._ask("save") for env in group]
         if not all(states):
-            warnings.warn(f"{self.spec.name} can no longer be saved: {NEW_EPISODES}.", stacklevel=2)
+            warnings.warn(
+                f"{self.spec.name} can no longer be saved: {NEW_EPISODES}.",
+                CupolaWarning,
+                stacklevel=2,
+            )
             self.restorable = False
             return state
         for i, env in enumerate(states):
@@ -103,7 +107,9 @@ class GymTask(Task):
             for i in self._all
         ]
         if self.restorable and not all(states):
-            warnings.warn(f"{self.spec.name} was not saved: {NEW_EPISODES}.", stacklevel=2)
+            warnings.warn(
+                f"{self.spec.name} was not saved: {NEW_EPISODES}.", CupolaWarning, stacklevel=2
+            )
             self.restorable = False
         if not self.restorable:
             self._clock.begin(np.arange(self.num_envs))
@@ -187,12 +193,14 @@ def factory(
             warnings.warn(
                 f"{task} has no time limit: its episodes are cut after {time_limit} steps; set"
                 " another one with max_episode_steps.",
+                CupolaWarning,
                 stacklevel=2,
             )
     if facts.obstacle:
         warnings.warn(
             f"{task} cannot be saved and restored ({facts.obstacle}): {NEW_EPISODES}; to resume"
             " exactly, give it save_state() and restore_state(state).",
+            CupolaWarning,
             stacklevel=2,
         )
     spec = TaskSpec(

@@ -10,12 +10,12 @@ import numpy as np
 
 from cupola.display import three_digits
 from cupola.drawing import own_settings
+from cupola.naming import slug
 from cupola.output import visible
 from cupola.reports import panels
 from cupola.reports.panels import Curve, Plane, Sensitivity, style
 from cupola.reports.results import Results
 from cupola.runs.files import Folder
-from cupola.sweeps.cells import slug
 
 MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
 FORMATS = ("png", "svg", "pdf")

@@ -61,7 +61,7 @@ def comparison(runs: list[RunResult], utf8: bool = True) -> list[Table]:
         speed = run.steps_per_second
         table.add_row(
             f"{name}\n{run.config['algo']} {run.task}",
-            f"{done}" if done == asked else f"{done}/{asked}",
+            (f"{done}" if done == asked else f"{done}/{asked}\n{run.reason}").rstrip(),
             f"{number(run.final('return'))}\n{curve_shape(run, same_task, 'return', bars)}",
             "\n".join(costs),
             "-" if math.isnan(speed) else f"{speed:,.0f}",

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from cupola.naming import text_of
 from cupola.reports import statistics
 from cupola.reports.results import Results, RunResult
 from cupola.reports.statistics import estimate
-from cupola.sweeps.cells import text_of
 
 # Okabe and Ito's palette, which all kinds of colour vision tell apart; grey stands for its yellow,
 # which is too pale for lines.

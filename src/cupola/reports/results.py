@@ -14,13 +14,14 @@ import numpy as np
 
 from cupola import steadiness
 from cupola.errors import CupolaError
+from cupola.naming import text_of
 from cupola.reports import statistics
 from cupola.runs import schema
 from cupola.runs.directory import RunDirectory, column, reaching
 from cupola.runs.files import Folder
 from cupola.runs.search import is_run
 from cupola.steadiness import Steadiness
-from cupola.sweeps.cells import Cell, known_tasks, text_of
+from cupola.sweeps.cells import Cell, known_tasks
 from cupola.sweeps.directory import NOT_COMPARED, SweepDirectory
 
 Curves = dict[str, np.ndarray]
@@ -244,7 +245,9 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
     points = differing_settings([part["config"] for _, part in known])
     for (path, part), point in zip(known, points, strict=True):
         config = part["config"]
-        complete = len(part["curves"].get("steps", ())) == config.get("iterations")
+        ended = config.get("ended", {})
+        asked = ended.get("iteration", config.get("iterations"))
+        complete = len(part["curves"].get("steps", ())) == asked
         runs.append(
             RunResult(
                 name=str(path),
@@ -253,7 +256,7 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
                 seed=config.get("seed", 0),
                 point=point,
                 state="finished" if complete else "interrupted",
-                reason="",
+                reason=f"ended early: {ended['reason']}" if ended else "",
                 **part,
             )
         )

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cupola.errors import CupolaError, in_words
+from cupola.errors import CupolaError, CupolaWarning, in_words
 from cupola.runs import checkpoints, schema
 from cupola.runs.checkpoints import Checkpoint
 from cupola.runs.files import Folder, is_stale
@@ -76,11 +76,7 @@ class RunDirectory:
     @classmethod
     def create(cls, path: Path, config: Record) -> RunDirectory:
         """A new run, locked."""
-        data = (json.dumps(config, indent=2) + "\n").encode()
-        try:
-            schema.parse(data, schema.CONFIG)
-        except ValueError as error:
-            raise CupolaError(f"this config could not be read again ({error}).") from None
+        data = encoded(config)
         cls.refuse_occupied(path)
         run, is_new = cls(path), not path.exists()
         with run.writing(), run._lock:
@@ -212,11 +208,14 @@ class RunDirectory:
 
     def _warn_of(self, faults: list[str], iteration: int) -> None:
         for fault in dict.fromkeys(faults):
-            warnings.warn(f"{fault} Going back to iteration {iteration}.", stacklevel=4)
+            warnings.warn(
+                f"{fault} Going back to iteration {iteration}.", CupolaWarning, stacklevel=4
+            )
         for name in checkpoints.misnamed(self.checkpoints):
             warnings.warn(
                 f"{self.checkpoints.path / name} is not called as a checkpoint is, for example"
                 f" {checkpoints.name_of(10)}: it is left alone.",
+                CupolaWarning,
                 stacklevel=4,
             )
 
@@ -263,7 +262,14 @@ class RunDirectory:
             self._metrics.rewind(iteration)
             fault = self._timings.rewind(iteration)
         if fault:
-            warnings.warn(f"{fault} The timings from there on are dropped.", stacklevel=3)
+            warnings.warn(
+                f"{fault} The timings from there on are dropped.", CupolaWarning, stacklevel=3
+            )
+
+    def rewrite_config(self, config: Record) -> None:
+        """Replace the config of a run that is locked."""
+        with self.writing():
+            self.folder.write("config.json", encoded(config))
 
     def log(self, metrics: Record, timings: Record) -> None:
         with self.writing():
@@ -296,14 +302,35 @@ def column(records: list[Record], key: str) -> np.ndarray:
     return np.array([math.nan if value is None else float(value) for value in values])
 
 
-def open_checkpoint(path: Path) -> tuple[RunDirectory, Checkpoint]:
-    """A run's newest readable checkpoint, or the one whose file ``path`` is."""
+def encoded(config: Record) -> bytes:
+    """A config as its file holds it."""
+    data = (json.dumps(config, indent=2) + "\n").encode()
+    try:
+        schema.parse(data, schema.CONFIG)
+    except ValueError as error:
+        raise CupolaError(f"this config could not be read again ({error}).") from None
+    return data
+
+
+def open_checkpoint(path: Path, iteration: int | None = None) -> tuple[RunDirectory, Checkpoint]:
+    """A run's newest readable checkpoint, that of an iteration, or the one whose file this is."""
     if path.suffix == checkpoints.SUFFIX:
         run = RunDirectory.open_to_load(path.parent.parent)
-        return run, checkpoints.read(run.folder / path.parent.name, path.name)
+        found = checkpoints.read(run.folder / path.parent.name, path.name)
+        if iteration not in (None, found.iteration):
+            raise CupolaError(f"{path} is the checkpoint of iteration {found.iteration} already.")
+        return run, found
     run = RunDirectory.open_to_load(path)
-    none = f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
-    return run, run.newest_checkpoint(none)
+    if iteration is None:
+        none = f"{path} has no readable checkpoint: continue it with 'cupola resume {path}'."
+        return run, run.newest_checkpoint(none)
+    kept = checkpoints.iterations(run.checkpoints)
+    if iteration not in kept:
+        raise CupolaError(
+            f"{path} keeps no checkpoint of iteration {iteration}: choose from"
+            f" {', '.join(['best', 'last', *map(str, kept)])}."
+        )
+    return run, checkpoints.read(run.checkpoints, checkpoints.name_of(iteration))
 
 
 def reaching(path: Path) -> AbstractContextManager[None]:

@@ -165,6 +165,8 @@ CONFIG = Table(
         "seed": Whole(),
         "iterations": Whole(1),
         "gym": Map(Plain()),
+        "decay": List(List(Whole(0))),
+        "ended": Table({"iteration": Whole(1), "reason": Text()}),
     },
 )
 """config.json of any version. `RunConfig` checks the options and the algorithm's fields."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cupola.gym.consent import effects_of_sinks, effects_of_task
+from cupola.naming import slug, text_of
 from cupola.tasks import specs
 from cupola.tasks.base import TaskSpec
 
@@ -91,21 +90,3 @@ def cell_name(label: str, task: str, point: Fields, seed: int) -> str:
     """The name of a cell, which is also that of its directory."""
     varied = (f"{field}={text_of(value)}" for field, value in point.items())
     return slug("-".join((label, task, *varied, str(seed))))
-
-
-def text_of(value: Any) -> str:
-    """The value of a field as names and labels show it."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, list | tuple):
-        return "x".join(text_of(part) for part in value)
-    if isinstance(value, dict):
-        return "+".join(f"{key}{text_of(part)}" for key, part in value.items())
-    if isinstance(value, float) and math.isfinite(value) and value == int(value):
-        return str(int(value)) if abs(value) < 1e6 else f"{value:g}"
-    return str(value)
-
-
-def slug(text: str) -> str:
-    """A text as a file may be called."""
-    return re.sub(r"[^\w.+=-]", "_", text, flags=re.ASCII).lstrip(".")

@@ -19,17 +19,21 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from cupola.errors import CupolaError, in_words
+from cupola.naming import slug
 from cupola.runs import schema
 from cupola.runs.directory import FORMAT, RunDirectory, reaching
 from cupola.runs.files import Folder, is_stale
 from cupola.runs.lock import locked
 from cupola.runs.schema import Record
-from cupola.sweeps.cells import Cell, Experiment, slug
+from cupola.sweeps.cells import Cell, Experiment
 from cupola.version import __version__
 
 LOCK_SECONDS = 20.0
 """How long to wait for a lock: what holds it may be dying."""
-NOT_COMPARED = ("cupola", "format", "threads", "checkpoint_every", "keep_checkpoints", "sinks")
+NOT_COMPARED = (
+    *("cupola", "format", "threads", "checkpoint_every", "keep_checkpoints", "sinks"),
+    *("evaluate_every", "evaluate_episodes", "ended"),
+)
 """What a config holds that does not change the results."""
 
 State = Literal["waiting", "interrupted", "running", "finished", "failed"]

@@ -33,8 +33,9 @@ from typing import Any, NamedTuple
 from cupola.algos import load_algorithm
 from cupola.config import RunOptions
 from cupola.errors import CupolaError, unknown
+from cupola.naming import slug
 from cupola.runs.files import read_file
-from cupola.sweeps.cells import SPECIAL_FIELDS, Cell, Experiment, Fields, cell_name, slug
+from cupola.sweeps.cells import SPECIAL_FIELDS, Cell, Experiment, Fields, cell_name
 
 MAX_FILE = 2**20
 """Bytes of an experiment file."""

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any
 from cupola.runs.files import Folder
 
 if TYPE_CHECKING:
-    from cupola.evaluation import Evaluation, Interval
     from cupola.sweeps.directory import SweepDirectory
 
 ORPHANED = 131
@@ -113,31 +112,9 @@ def run(sweep: SweepDirectory, name: str, trust: bool) -> int:
     for kind in ("sampled", "deterministic"):
         deterministic = kind == "deterministic"
         evaluation = evaluate(policy, episodes=episodes, deterministic=deterministic, trust=trust)
-        result[kind] = summarise(evaluation)
+        result[kind] = evaluation.summary()
     sweep.write_result(name, result)
     return 0
-
-
-def summarise(evaluation: Evaluation) -> dict[str, Any]:
-    """An evaluation as JSON can hold it; unknown ends of an interval are null."""
-
-    def numbers(value: Interval) -> dict[str, float | None]:
-        known = {k: v if abs(v) != float("inf") else None for k, v in value._asdict().items()}
-        return {key: known[key] for key in ("mean", "low", "high")}
-
-    return {
-        "return": numbers(evaluation.returns),
-        "length": numbers(evaluation.lengths),
-        "costs": {
-            name: {
-                **numbers(cost.value),
-                "undiscounted": numbers(cost.undiscounted),
-                "limit": cost.limit,
-                "safe_share": cost.safe_share,
-            }
-            for name, cost in evaluation.costs.items()
-        },
-    }
 
 
 def versions() -> dict[str, str]:

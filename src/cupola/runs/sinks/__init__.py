@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol, get_args
 
 from cupola.checks import check
-from cupola.errors import CupolaError, unknown
+from cupola.errors import CupolaError, CupolaWarning, unknown
 
 Record = dict[str, Any]
 SinkName = Literal["tensorboard", "wandb", "mlflow"]
@@ -83,6 +83,7 @@ class Service:
         warnings.warn(
             f"the sink {self._name} failed {when} ({in_brief(error)}) and is left out from now on;"
             f" {self._path / 'metrics.jsonl'} has all metrics.",
+            CupolaWarning,
             stacklevel=4,
         )
 
