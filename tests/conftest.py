@@ -92,7 +92,7 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
         level = 100.0 * (1 + number % 7)
         returns = level * (1 - np.exp(-np.arange(count) / count * 4)) + rng.normal(0, 9, count)
         with run:
-            run.rewind(0)
+            run.rewind(0, keep=3)
             for i in range(count):
                 record: dict[str, Any] = {
                     "iteration": i + 1,

@@ -332,7 +332,7 @@ def _loop(run: RunDirectory, trainer: Trainer, sinks: list[Sink], listener: List
     options = trainer.config.options
     finished = False
     try:
-        run.rewind(trainer.iteration)
+        run.rewind(trainer.iteration, options.keep_checkpoints)
         with run.writing():
             for sink in sinks:
                 sink.start(run.path, run.config(), trainer.iteration + 1)
