@@ -105,9 +105,11 @@ class RunResult:
     @property
     def steps_per_second(self) -> float:
         """The median over iterations; the first one compiles."""
-        if not len(self.seconds):
+        if not len(self.seconds) or not self.iterations:
             return math.nan
-        return self.config["algorithm"]["batch_size"] / float(np.median(self.seconds.sum(axis=1)))
+        # Steps an iteration, as they were counted: a config can be edited.
+        batch_size = self.curves["steps"][-1] / self.iterations
+        return float(batch_size / np.median(self.seconds.sum(axis=1)))
 
     def evaluated(self, kind: str, cost: str | None = None) -> float:
         """Mean return or cost of the evaluation with `sampled` or `deterministic` actions."""
@@ -282,6 +284,20 @@ def refuse_enormous(name: str, curves: Curves, settings: dict[str, Any]) -> None
             raise CupolaError(f"{name} has a {key!r} beyond {LARGEST:g}, which nothing can show.")
 
 
+def refuse_other_limits(run: RunDirectory, curves: Curves) -> None:
+    """Raise where the config, which has no check value, limits costs otherwise than the metrics."""
+    limits, prefix = run.config()["limits"], "limit/"
+    for key in (key for key in curves if key.startswith(prefix)):
+        asked = limits.get(key.removeprefix(prefix))
+        other = curves[key][curves[key] != (math.nan if asked is None else asked)]
+        if len(other):
+            wanted = "no limit" if asked is None else f"the limit {asked!r}"
+            raise CupolaError(
+                f"{run.config_file} has {wanted} of {key.removeprefix(prefix)!r}, but the run was"
+                f" trained with {float(other[0])!r}: put that back."
+            )
+
+
 def read_run(path: Path) -> dict[str, Any]:
     """Config, limits, curves and timings of a run directory: fields of `RunResult`."""
     run = RunDirectory.open(path)
@@ -292,6 +308,7 @@ def read_run(path: Path) -> dict[str, Any]:
             raise CupolaError(f"{path} limits the cost {cost!r}, of which its metrics are silent.")
     curves = {key: column(metrics, key) for key in keys}
     refuse_enormous(str(path), curves, config["limits"] | config["algorithm"])
+    refuse_other_limits(run, curves)
     seconds = [(t["rollout_seconds"], t["update_seconds"]) for t in timings]
     return {
         "config": config,
