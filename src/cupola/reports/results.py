@@ -15,7 +15,7 @@ import numpy as np
 from cupola import steadiness
 from cupola.errors import CupolaError
 from cupola.reports import statistics
-from cupola.runs import schema
+from cupola.runs import result, schema
 from cupola.runs.directory import RunDirectory, column, reaching
 from cupola.runs.files import Folder
 from cupola.steadiness import Steadiness
@@ -219,10 +219,10 @@ def load_sweep(sweep: SweepDirectory) -> Results:
 def load_cell(sweep: SweepDirectory, cell: Cell) -> RunResult:
     known = read_run(sweep.run_path(cell.name)) if sweep.has_begun(cell.name) else {}
     refuse_enormous(cell.name, {}, cell.point)
-    result, status = sweep.result(cell.name) or {}, sweep.status(cell.name)
+    evaluated, status = sweep.result(cell.name) or {}, sweep.status(cell.name)
     return RunResult(
         cell.name, cell.label, cell.task, cell.seed, cell.point, status.state, status.reason,
-        **known, result=result,
+        **known, result=evaluated,
     )  # fmt: skip
 
 
@@ -235,8 +235,8 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
     left_out = []
     for path in paths:
         try:
-            result = schema.read_record(Folder(path), "result.json", schema.RESULT)
-            known.append((path, {**read_run(path), "result": result or {}}))
+            evaluated = result.read(Folder(path)) or {}
+            known.append((path, {**read_run(path), "result": evaluated}))
         except CupolaError as error:
             left_out.append(LeftOut(str(path), str(error)))
     runs = []
