@@ -307,10 +307,10 @@ def test_a_crash_before_the_oldest_checkpoint_is_forgotten(tmp_path, tiny, monke
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "remove", crash)
         with pytest.raises(Crash):
-            cupola.train("ppo_lag", "ProbeQuadratic", out=tmp_path / "run", **fields)
+            training.train("ppo_lag", "ProbeQuadratic", out=tmp_path / "run", **fields)
     names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert names == {checkpoints.name_of(2), checkpoints.name_of(4)}
-    assert cupola.resume(tmp_path / "run").finished
+    assert training.resume(tmp_path / "run").finished
     names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
     assert names == {checkpoints.name_of(4)}
 
