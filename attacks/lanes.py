@@ -89,8 +89,8 @@ class Lane:
             os.killpg(self._process.pid or 0, signal.SIGKILL)
         self._process.join()
         self.line.close()
-        kind, seed = self._now
-        shutil.rmtree(folder_of(self._library, kind, seed), ignore_errors=True)
+        if not os.environ.get("ATTACKS_KEEP"):
+            shutil.rmtree(folder_of(self._library, *self._now), ignore_errors=True)
 
 
 def serve(line: Connection, parents: Connection, warm: bool, library: Path) -> None:

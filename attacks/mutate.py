@@ -17,6 +17,8 @@ from typing import Any
 FORGED = "(forged)"
 """Ends the name of a file that was changed with all its check values put right again."""
 HUGE_FILE = 64 << 30
+READABLE = 16 << 20
+"""Bytes of a file that the suite itself reads."""
 
 # --- Bytes and lines ---
 
@@ -290,14 +292,19 @@ def enlarge(random: Random, file: Path) -> None:
 
 def other_file(random: Random, file: Path) -> None:
     """The contents of another file of the directory."""
-    others = [path for path in file.parent.rglob("*") if path.is_file() and path != file]
+    others = [path for path in file.parent.rglob("*") if is_readable(path) and path != file]
     if others:
         file.write_bytes(random.choice(sorted(others)).read_bytes())
 
 
+def is_readable(path: Path) -> bool:
+    """Whether it is a file that was not enlarged before."""
+    return path.is_file() and path.stat().st_size <= READABLE
+
+
 def directory(random: Random, folder: Path) -> set[str]:
     """One damage to one file of a directory; its name."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and p.stat().st_size < HUGE_FILE)
+    files = sorted(path for path in folder.rglob("*") if is_readable(path))
     known = [p for p in files if "tensorboard" not in str(p)] or files
     file = random.choice(known)
     ways: list[Callable[[Random, Path], None]] = [any_bytes] * 4

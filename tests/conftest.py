@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 import shutil
@@ -20,6 +19,8 @@ import cupola
 from cupola.cli import main
 from cupola.compilation import warm_up_cache
 from cupola.runs.directory import RunDirectory
+from cupola.runs.files import Folder
+from cupola.runs.result import write as write_result
 from cupola.sweeps import grid
 from cupola.sweeps.directory import SweepDirectory
 
@@ -93,7 +94,7 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
         level = 100.0 * (1 + number % 7)
         returns = level * (1 - np.exp(-np.arange(count) / count * 4)) + rng.normal(0, 9, count)
         with run:
-            run.rewind(0)
+            run.rewind(0, keep=3)
             for i in range(count):
                 record: dict[str, Any] = {
                     "iteration": i + 1,
@@ -113,7 +114,7 @@ def write_synthetic_sweep(path: Path, text: str, seed: int = 0) -> None:
         evaluation = {"return": mean, "costs": costs}
         result = {"episodes": 20, "versions": {"cupola": "0.1.0", "python": "3.11.7"}}
         result |= {"sampled": evaluation, "deterministic": evaluation}
-        (run.path / "result.json").write_text(json.dumps(result))
+        sweep.write_result(cell.name, result)
 
 
 @pytest.fixture(scope="session")
@@ -189,7 +190,7 @@ def probe_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     interval = {"mean": 1.0, "low": 0.5, "high": 1.5}
     evaluation = {"return": interval, "length": interval, "costs": {}}
     result = {"episodes": 20, "versions": {}, "sampled": evaluation, "deterministic": evaluation}
-    (path / "result.json").write_text(json.dumps(result))
+    write_result(Folder(path), result)
     return path
 
 

@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from rich.table import Table
 from rich.text import Text
 
+from cupola.errors import CupolaError
 from cupola.output import showable, visible
 from cupola.steadiness import Steadiness, measure, tenth, verdict
 
@@ -216,7 +217,10 @@ def summary_of(run: Run) -> Group:
     """The closing table of a run that has metrics."""
     from cupola.runs.directory import RunDirectory
 
-    timings = RunDirectory.open(run.path).timings()
+    try:
+        timings = RunDirectory.open(run.path).timings()
+    except CupolaError:  # the directory has got another name since
+        timings = []
     return summary(run.metrics, timings, run.finished, run.best)
 
 

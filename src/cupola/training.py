@@ -234,7 +234,7 @@ def _loop(
     options, config, began = trainer.config.options, trainer.config, trainer.iteration
     finished = False
     try:
-        run.rewind(began)
+        run.rewind(began, options.keep_checkpoints)
         with run.writing():
             for sink in sinks:
                 sink.start(run.path, run.config(), began + 1)

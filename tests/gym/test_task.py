@@ -295,6 +295,33 @@ def test_a_failure_in_a_worker_is_the_same_sentence(worlds):
 # --- What can go wrong ---
 
 
+@pytest.mark.parametrize(
+    ("misdeed", "said"),
+    [
+        ("none", "TypeError: the info of a step must be a dict, not NoneType"),
+        ("list", "TypeError: the info of a step must be a dict, not list"),
+        ("base", "BaseException: not an Exception"),
+    ],
+)
+def test_odd_failures_late_in_an_episode_are_one_sentence(worlds, misdeed, said):
+    """They were tracebacks: not every failure is an `Exception`, and `info` may be anything."""
+
+    class Odd(worlds.Drift):
+        def step(self, action):
+            answer = super().step(action)
+            if len(self.seen) < 20:
+                return answer
+            if misdeed == "base":
+                raise BaseException("not an Exception")
+            return *answer[:4], {"none": None, "list": ["cost"]}[misdeed]
+
+    task = make(env=Odd, options=GymOptions(max_episode_steps=30))
+    task.reset(0)
+    run(task, 19)
+    with pytest.raises(CupolaError, match=rf"^env:test failed in step 20 of .*\({said}"):
+        run(task, 1)
+
+
 @pytest.mark.filterwarnings("ignore:.*cannot be saved")
 @pytest.mark.parametrize(
     ("world", "sentence"),

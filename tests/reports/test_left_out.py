@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -68,7 +69,7 @@ def test_numbers_that_nothing_can_draw_are_left_out(runs, command, where):
     if where == "limit":
         config["limits"]["cost"] = 1e308
     with RunDirectory.create(runs / "bad", config) as run:
-        run.rewind(0)
+        run.rewind(0, keep=3)
         for line in lines:
             changed = {"return": 1e308 * (-1) ** line["iteration"]} if where == "metrics" else {}
             times = {"iteration": line["iteration"], "rollout_seconds": 1.0, "update_seconds": 1.0}
@@ -77,6 +78,33 @@ def test_numbers_that_nothing_can_draw_are_left_out(runs, command, where):
     assert (status, err.count("\n")) == (0, 1)
     assert "bad is left out:" in err
     assert "beyond 1e+100" in err
+
+
+@pytest.mark.parametrize(
+    ("limits", "said"),
+    [({"cost": 0.9}, "the limit 0.9"), ({"cost": -0.5}, "the limit -0.5"), ({}, "no limit")],
+)
+def test_another_limit_than_that_of_the_metrics_is_told(runs, command, limits, said):
+    """An edited config moved the limit in all tables and figures, without a word."""
+    shutil.rmtree(runs / "bad")
+    file = runs / "good" / "config.json"
+    true = json.loads(file.read_text())
+    assert true["limits"] == {"cost": 0.5}
+    file.write_text(json.dumps(true | {"limits": limits}))
+    status, _, err = command("compare", runs / "good")
+    assert status == 1
+    assert f"{file} has {said} of 'cost', but the run was trained with 0.5: put that back." in err
+    file.write_text(json.dumps(true))
+    assert command("compare", runs / "good")[0] == 0
+
+
+def test_another_batch_size_in_the_config_does_not_change_the_speed(runs, command):
+    before = load(runs).runs[0].steps_per_second
+    file = runs / "good" / "config.json"
+    config = json.loads(file.read_text())
+    config["algorithm"]["batch_size"] *= 10
+    file.write_text(json.dumps(config))
+    assert load(runs).runs[0].steps_per_second == before
 
 
 def test_a_directory_whose_name_is_no_text(runs, command):

@@ -30,7 +30,7 @@ def timings(iteration: int) -> dict[str, object]:
 @pytest.mark.parametrize("name", ["_metrics", "_timings"])
 def test_a_line_that_does_not_fit_any_more(tmp_path, name):
     with RunDirectory.create(tmp_path / "run", CONFIG) as run:
-        run.rewind(0)
+        run.rewind(0, keep=3)
         journal = getattr(run, name)
         journal.close()
         journal._file = io.FileIO("/dev/full", "wb")
@@ -42,7 +42,7 @@ def test_half_a_line_is_a_failed_write(tmp_path):
     """A write that fills the disk may take a part and report no error: the next one would."""
     resource = pytest.importorskip("resource")
     run = RunDirectory.create(tmp_path / "run", CONFIG)
-    run.rewind(0)
+    run.rewind(0, keep=3)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     taken = 0
     try:

@@ -93,7 +93,7 @@ def test_a_run_that_was_resumed_is_read_anew(run: Path) -> None:
     found.read_on()
     with RunDirectory.open(run) as directory:
         records, timings = directory.metrics(), directory.timings()
-        directory.rewind(2)
+        directory.rewind(2, keep=3)
         for record, times in zip(records[2:4], timings[2:4], strict=True):
             directory.log(record | {"return": 99.0}, times)
     found.read_on()

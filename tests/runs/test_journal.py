@@ -142,7 +142,7 @@ def test_metrics_of_another_run_are_noticed(run, tmp_path):
     with RunDirectory.open(run) as other:
         records, timings = other.metrics(), other.timings()
         checkpoints = Path(shutil.copytree(run / "checkpoints", tmp_path / "kept"))
-        other.rewind(0)
+        other.rewind(0, keep=3)
         for record, times in zip(records, timings, strict=True):
             other.log(record | {"return": 8.47}, times)
     shutil.rmtree(run / "checkpoints")
@@ -198,7 +198,7 @@ def test_a_run_killed_before_its_first_checkpoint_begins_again(probe_run, tmp_pa
     with RunDirectory.open(probe_run) as whole:
         records, timings, config = whole.metrics(), whole.timings(), whole.config()
     with RunDirectory.create(run, config) as killed:
-        killed.rewind(0)
+        killed.rewind(0, keep=3)
         for record, times in list(zip(records, timings, strict=True))[:done]:
             killed.log(record, times)
     assert cupola.resume(run).finished

@@ -277,7 +277,7 @@ def pretend_training(path: Path) -> None:
         saved = run.recover(5)
         iteration = saved.iteration if saved else 0
         total = saved.arrays["total"] if saved else np.zeros(3)
-        run.rewind(iteration)
+        run.rewind(iteration, keep=2)
         sink.start(path, {}, iteration + 1)
         while iteration < 5:
             iteration += 1
@@ -292,6 +292,27 @@ def pretend_training(path: Path) -> None:
     finally:
         run.close()
         sink.close(finished=iteration == 5)
+
+
+def test_a_crash_before_the_oldest_checkpoint_is_forgotten(tmp_path, tiny, monkeypatch):
+    """After the last checkpoint of a run there is no other that would forget the oldest."""
+    fields = tiny | {"iterations": 4, "checkpoint_every": 2, "keep_checkpoints": 1}
+    remove = Folder.remove
+
+    def crash(self: Folder, name: str) -> None:
+        if name == checkpoints.name_of(2):
+            raise Crash
+        remove(self, name)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "remove", crash)
+        with pytest.raises(Crash):
+            training.train("ppo_lag", "ProbeQuadratic", out=tmp_path / "run", **fields)
+    names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert names == {checkpoints.name_of(2), checkpoints.name_of(4)}
+    assert training.resume(tmp_path / "run").finished
+    names = {path.name for path in (tmp_path / "run" / "checkpoints").iterdir()}
+    assert names == {checkpoints.name_of(4)}
 
 
 CALLS = ((os, "fsync"), (os, "replace"), (os, "unlink"), (os, "open"), (os, "mkdir"))
@@ -340,7 +361,7 @@ def test_a_crash_at_any_write_changes_nothing(tmp_path):
         points += 1
         pretend_training(run)
         assert (run / "metrics.jsonl").read_bytes() == expected
-        assert checkpoints.iterations(Folder(run, "checkpoints"))[-2:] == [4, 5]
+        assert checkpoints.iterations(Folder(run, "checkpoints")) == [4, 5]
         found, damaged = checkpoints.newest(Folder(run, "checkpoints"))
         assert damaged == []
         whole = RunDirectory(tmp_path / "whole").newest_checkpoint("none")

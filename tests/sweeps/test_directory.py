@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 from cupola.errors import CupolaError
+from cupola.reports.results import load
+from cupola.runs.files import Folder
 from cupola.sweeps.directory import SweepDirectory
 from cupola.sweeps.worker import attempt
 
@@ -44,6 +46,45 @@ def test_a_damaged_list_of_cells_is_one_sentence(sweep, change, said):
     (sweep.path / "sweep.json").write_text(json.dumps(record))
     with pytest.raises(CupolaError, match=rf"sweep\.json is damaged \(.*{said}"):
         SweepDirectory.open(sweep.path)
+
+
+@pytest.mark.parametrize("damage", ["number", "limit", "no check value"])
+def test_a_damaged_result_is_told_and_evaluated_again(sweep, damage):
+    """A digit that changed in an evaluation was shown as if it had been measured."""
+    name, other = sweep.cells
+    whole = sweep.result(name)
+    record = json.loads((sweep.path / name / "result.json").read_text())
+    if damage == "number":
+        record["sampled"]["return"]["mean"] += 1e-9
+    elif damage == "limit":
+        next(iter(record["deterministic"]["costs"].values()))["limit"] += 1
+    else:
+        del record["check"]
+    (sweep.path / name / "result.json").write_text(json.dumps(record))
+    assert sweep.status(name).state == "interrupted"
+    found = load(sweep.path)
+    assert [run.name for run in found.runs] == [other]
+    assert f"{name}/result.json is damaged" in found.left_out[0].reason
+    sweep.write_result(name, whole)
+    assert sweep.status(name).state == "finished"
+    assert [run.result for run in load(sweep.path).runs] == [whole, sweep.result(other)]
+
+
+def test_a_directory_in_place_of_the_lock_is_one_sentence(sweep, command):
+    (sweep.path / "sweep.lock").mkdir()
+    file = sweep.path.with_suffix(".toml")
+    status, _, err = command("sweep", file, "--out", sweep.path)
+    assert (status, err) == (1, f"cupola: {sweep.path}/sweep.lock is not a regular file.\n")
+
+
+def test_a_lock_that_the_system_refuses_is_one_sentence(sweep, monkeypatch):
+    def refuse(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Folder, "extend", refuse)
+    said = rf"cannot write to {sweep.path} \(Permission denied\)"
+    with pytest.raises(CupolaError, match=said), sweep.lock():
+        pass
 
 
 def test_a_cell_that_is_a_link_is_not_worked_on(sweep, probe_run, tmp_path):

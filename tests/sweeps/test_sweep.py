@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import cupola
+from cupola import training
 from cupola.cli import main
 from cupola.runs.files import Folder
 from cupola.sweeps import grid
@@ -167,7 +168,7 @@ def test_a_failed_cell_leaves_the_others_alone(
     SweepDirectory(out, grid.read(file)).write()
     (out / "ppo-ProbeRegulator-2").mkdir()
     (out / "ppo-ProbeRegulator-2" / "thesis.tex").write_text("")
-    real = cupola.train
+    real = training.train
 
     def train(*args: str, seed: int, **more: object) -> object:
         if seed == 3 and args[1] == "ProbeRegulator":

@@ -120,7 +120,7 @@ class Watched:
             "read": self.is_read,
             "return": known(self._last("return")),
             "costs": [self._cost_row(name, limit) for name, limit in config["limits"].items()],
-            "speed": known(config["algorithm"]["batch_size"] / recent if recent > 0 else math.nan),
+            "speed": known(self._batch / recent if recent > 0 else math.nan),
             "left": known((asked - self.done) * recent) if asked and self.is_training else None,
             "changed": changed.changed // 10**6 if changed else None,
             "video": self._video_row(),
@@ -202,6 +202,11 @@ class Watched:
             "timings": self._timings(),
         }
 
+    @property
+    def _batch(self) -> float:
+        """Steps an iteration, as they were counted."""
+        return self._last("steps") / self.done if self.done else math.nan
+
     def _timings(self) -> Json:
         seconds, timings = self._seconds(), self._run.timings
         if not len(seconds):
@@ -209,7 +214,7 @@ class Watched:
         total, usual = float(seconds.sum()), float(np.median(seconds))
         rollout = float(timings.column("rollout_seconds").sum())
         return {
-            "speed": known(self.config["algorithm"]["batch_size"] / usual if usual > 0 else 0.0),
+            "speed": known(self._batch / usual if usual > 0 else 0.0),
             "seconds": known(usual),
             "rollout": known(rollout / total if total > 0 else math.nan),
             "first": known(float(seconds[0])),

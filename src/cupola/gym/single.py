@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -14,7 +14,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from cupola.errors import CupolaError
 from cupola.gym import costs, restoring, spaces
 from cupola.gym.costs import CostFunction
-from cupola.gym.failures import EnvironmentFailedError, blamed, blaming
+from cupola.gym.failures import REQUESTS_TO_END, EnvironmentFailedError, blamed, blaming
 from cupola.tasks.base import State
 
 _PEELED = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
@@ -89,7 +89,11 @@ class SingleEnv:
             flat = self._flatten(obs)
             reward = float(np.asarray(reward).item())
             terminated, truncated = bool(terminated), bool(truncated)
-        except Exception as error:
+            if not isinstance(info, Mapping):
+                raise TypeError(f"the info of a step must be a dict, not {type(info).__name__}")
+        except REQUESTS_TO_END:
+            raise
+        except BaseException as error:
             self._blame_observation()
             raise blamed(error, self._name, self._moment()) from error
         self._obs, self._flat = obs, flat
@@ -119,7 +123,9 @@ class SingleEnv:
         assert self._cost is not None
         try:
             result = self._cost(**{name: known[name] for name in self._arguments})
-        except Exception as error:
+        except REQUESTS_TO_END:
+            raise
+        except BaseException as error:
             raise blamed(error, self._function, self._moment(), "fix it") from error
         return costs.named(result, f"the result of {self._function}")
 

@@ -16,7 +16,7 @@ from cupola import steadiness
 from cupola.errors import CupolaError
 from cupola.naming import text_of
 from cupola.reports import statistics
-from cupola.runs import schema
+from cupola.runs import result
 from cupola.runs.directory import RunDirectory, column, reaching
 from cupola.runs.files import Folder
 from cupola.runs.search import is_run
@@ -107,9 +107,11 @@ class RunResult:
     @property
     def steps_per_second(self) -> float:
         """The median over iterations; the first one compiles."""
-        if not len(self.seconds):
+        if not len(self.seconds) or not self.iterations:
             return math.nan
-        return self.config["algorithm"]["batch_size"] / float(np.median(self.seconds.sum(axis=1)))
+        # Steps an iteration, as they were counted: a config can be edited.
+        batch_size = self.curves["steps"][-1] / self.iterations
+        return float(batch_size / np.median(self.seconds.sum(axis=1)))
 
     def evaluated(self, kind: str, cost: str | None = None) -> float:
         """Mean return or cost of the evaluation with `sampled` or `deterministic` actions."""
@@ -221,10 +223,10 @@ def load_sweep(sweep: SweepDirectory) -> Results:
 def load_cell(sweep: SweepDirectory, cell: Cell) -> RunResult:
     known = read_run(sweep.run_path(cell.name)) if sweep.has_begun(cell.name) else {}
     refuse_enormous(cell.name, {}, cell.point)
-    result, status = sweep.result(cell.name) or {}, sweep.status(cell.name)
+    evaluated, status = sweep.result(cell.name) or {}, sweep.status(cell.name)
     return RunResult(
         cell.name, cell.label, cell.task, cell.seed, cell.point, status.state, status.reason,
-        **known, result=result,
+        **known, result=evaluated,
     )  # fmt: skip
 
 
@@ -237,8 +239,8 @@ def load_runs(paths: Iterable[Path]) -> tuple[list[RunResult], tuple[LeftOut, ..
     left_out = []
     for path in paths:
         try:
-            result = schema.read_record(Folder(path), "result.json", schema.RESULT)
-            known.append((path, {**read_run(path), "result": result or {}}))
+            evaluated = result.read(Folder(path)) or {}
+            known.append((path, {**read_run(path), "result": evaluated}))
         except CupolaError as error:
             left_out.append(LeftOut(str(path), str(error)))
     runs = []
@@ -298,6 +300,20 @@ def refuse_enormous(name: str, curves: Curves, settings: dict[str, Any]) -> None
             raise CupolaError(f"{name} has a {key!r} beyond {LARGEST:g}, which nothing can show.")
 
 
+def refuse_other_limits(run: RunDirectory, curves: Curves) -> None:
+    """Raise where the config, which has no check value, limits costs otherwise than the metrics."""
+    limits, prefix = run.config()["limits"], "limit/"
+    for key in (key for key in curves if key.startswith(prefix)):
+        asked = limits.get(key.removeprefix(prefix))
+        other = curves[key][curves[key] != (math.nan if asked is None else asked)]
+        if len(other):
+            wanted = "no limit" if asked is None else f"the limit {asked!r}"
+            raise CupolaError(
+                f"{run.config_file} has {wanted} of {key.removeprefix(prefix)!r}, but the run was"
+                f" trained with {float(other[0])!r}: put that back."
+            )
+
+
 def read_run(path: Path) -> dict[str, Any]:
     """Config, limits, curves and timings of a run directory: fields of `RunResult`."""
     run = RunDirectory.open(path)
@@ -308,6 +324,7 @@ def read_run(path: Path) -> dict[str, Any]:
             raise CupolaError(f"{path} limits the cost {cost!r}, of which its metrics are silent.")
     curves = {key: column(metrics, key) for key in keys}
     refuse_enormous(str(path), curves, config["limits"] | config["algorithm"])
+    refuse_other_limits(run, curves)
     seconds = [(t["rollout_seconds"], t["update_seconds"]) for t in timings]
     return {
         "config": config,

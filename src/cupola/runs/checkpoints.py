@@ -110,6 +110,11 @@ def write(folder: Folder, checkpoint: Checkpoint, keep: int) -> None:
     about = {"iteration": checkpoint.iteration, "metrics": checkpoint.metrics, "sha256": digest}
     data = serialise(arrays, metadata={"cupola": json.dumps(about)})
     folder.write(name_of(checkpoint.iteration), data)
+    forget_old(folder, keep)
+
+
+def forget_old(folder: Folder, keep: int) -> None:
+    """Remove all checkpoints but the last ``keep``."""
     for old in iterations(folder)[:-keep]:
         folder.remove(name_of(old))
 

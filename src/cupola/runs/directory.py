@@ -250,8 +250,12 @@ class RunDirectory:
             reason = error.strerror or str(error)
             raise CupolaError(f"cannot write to {self.path} ({reason}); {state}") from None
 
-    def rewind(self, iteration: int) -> None:
-        """Forget what was logged after ``iteration``, so that it can be logged again."""
+    def rewind(self, iteration: int, keep: int) -> None:
+        """Forget what was logged after ``iteration``, so that it can be logged again.
+
+        Of the checkpoints the last ``keep`` up to there remain, also where a kill came between
+        writing one and forgetting the oldest.
+        """
         with self.writing():
             self.checkpoints.make()
             if iteration == 0:
@@ -259,6 +263,9 @@ class RunDirectory:
             for newer in checkpoints.iterations(self.checkpoints):
                 if newer > iteration:
                     self.checkpoints.remove(checkpoints.name_of(newer))
+            if iteration > 0:
+                checkpoints.forget_old(self.checkpoints, keep)
+                self.checkpoints.remove(UNSAVED)
             self._metrics.rewind(iteration)
             fault = self._timings.rewind(iteration)
         if fault:

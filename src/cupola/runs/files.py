@@ -279,7 +279,7 @@ def _open_regular(name: str, flags: int, folder: int, path: Path) -> int:
         descriptor = os.open(name, flags | _SAFE, 0o666, dir_fd=folder)
     except OSError as error:
         _refuse_link(name, folder, path)
-        if error.errno == errno.ENXIO:  # a pipe without a reader, or a socket
+        if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe without a reader, a socket
             raise CupolaError(f"{path} is not a regular file.") from None
         raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):

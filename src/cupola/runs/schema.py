@@ -212,7 +212,12 @@ _INTERVAL = Table({"mean": Number(or_null=True)}, others=Number(or_null=True))
 _COST = Table({"mean": Number(or_null=True)}, {"undiscounted": _INTERVAL})
 _EVALUATION = Table({"return": _INTERVAL, "costs": Map(_COST)}, {"length": _INTERVAL})
 RESULT = Table(
-    {"episodes": Whole(1), "sampled": _EVALUATION, "deterministic": _EVALUATION},
+    {
+        "episodes": Whole(1),
+        "sampled": _EVALUATION,
+        "deterministic": _EVALUATION,
+        "check": Text(),
+    },
     {"versions": Map(Text())},
 )
 """result.json: the evaluations of a finished cell of a sweep."""

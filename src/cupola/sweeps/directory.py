@@ -14,13 +14,14 @@ import dataclasses
 import json
 import math
 import shutil
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 from cupola.errors import CupolaError, in_words
 from cupola.naming import slug
-from cupola.runs import schema
+from cupola.runs import result, schema
 from cupola.runs.directory import FORMAT, RunDirectory, reaching
 from cupola.runs.files import Folder, is_stale
 from cupola.runs.lock import locked
@@ -116,11 +117,15 @@ class SweepDirectory:
     def log_path(self, name: str) -> Path:
         return self.path / "logs" / f"{name}.log"
 
-    def lock(self) -> AbstractContextManager[None]:
+    @contextmanager
+    def lock(self) -> Iterator[None]:
         """Be the only sweep that runs here."""
-        with writing(self.path):
-            self.folder.make()
-        return locked(self.folder, "sweep.lock", f"the sweep {self.path}", seconds=2.0)
+        with ExitStack() as held:
+            with writing(self.path):
+                self.folder.make()
+                what = f"the sweep {self.path}"
+                held.enter_context(locked(self.folder, "sweep.lock", what, seconds=2.0))
+            yield
 
     def lock_cell(self, name: str) -> AbstractContextManager[None]:
         """Be the only worker of a cell."""
@@ -130,18 +135,18 @@ class SweepDirectory:
 
     def result(self, name: str) -> Record | None:
         """Evaluations and versions of a finished cell."""
-        return schema.read_record(self.folder / name, "result.json", schema.RESULT)
+        return result.read(self.folder / name)
 
-    def write_result(self, name: str, result: Record) -> None:
+    def write_result(self, name: str, record: Record) -> None:
         with writing(self.path):
-            schema.write_record(self.folder / name, "result.json", json_value(result))
+            result.write(self.folder / name, json_value(record))
 
     def status(self, name: str) -> CellStatus:
         try:
-            result = self.result(name)
+            found = self.result(name)
         except CupolaError:  # it can be evaluated again
-            result = None
-        if result and result["episodes"] == self.experiment.evaluation_episodes:
+            found = None
+        if found and found["episodes"] == self.experiment.evaluation_episodes:
             return CellStatus("finished")
         try:
             failures = self.folder / "failures"
