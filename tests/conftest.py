@@ -49,9 +49,10 @@ Complaint = Callable[..., str]
 @pytest.fixture(scope="session", autouse=True)
 def signals_as_in_a_terminal() -> None:
     """Tests may run in the background, where these are ignored, and children inherit that."""
-    for number in (signal.SIGINT, signal.SIGHUP):
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    for number, handler in usual.items():
         if signal.getsignal(number) == signal.SIG_IGN:
-            signal.signal(number, signal.SIG_DFL)
+            signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session", autouse=True)
