@@ -57,14 +57,10 @@ class RunOptions:
         check_types(self)
         check(0 <= self.seed < 2**32, f"seed must lie in [0, 2^32), not {self.seed}.")
         check(self.threads >= 0, f"threads must not be negative, not {self.threads}.")
-        for name in ("iterations", "checkpoint_every", "keep_checkpoints"):
+        for name in ("iterations", "checkpoint_every", "keep_checkpoints", "evaluate_episodes"):
             check(
                 getattr(self, name) >= 1, f"{name} must be at least 1, not {getattr(self, name)}."
             )
-        check(
-            self.evaluate_episodes >= 1,
-            f"evaluate_episodes must be at least 1, not {self.evaluate_episodes}.",
-        )
         check_not_negative(self, "evaluate_every", "patience")
         check_names(self.sinks)
 
@@ -120,10 +116,13 @@ class RunConfig:
         """The iteration with which the run is finished."""
         return self.ended.iteration if self.ended else self.options.iterations
 
+    @property
+    def _stretches(self) -> tuple[Decay, ...]:
+        return self.decay or (Decay(0, 0, self.options.iterations),)
+
     def progress(self, iteration: int) -> float:
         """The share of the learning rates' decay that lies behind, in [0, 1)."""
-        stretches = self.decay or (Decay(0, 0, self.options.iterations),)
-        _, begin, end = [d for d in stretches if d.since <= iteration][-1]
+        _, begin, end = [d for d in self._stretches if d.since <= iteration][-1]
         return (iteration - begin) / (end - begin)
 
     def trained_on(self, done: int, iterations: int, restart_decay: bool) -> RunConfig:
@@ -133,7 +132,7 @@ class RunConfig:
         """
         if iterations < done:
             raise CupolaError(f"{done} iterations are done: write --iterations {done} or more.")
-        stretches = self.decay or (Decay(0, 0, self.options.iterations),)
+        stretches = self._stretches
         begin = done if restart_decay else stretches[-1].begin
         if iterations > done and (begin, iterations) != stretches[-1][1:]:
             earlier = [d for d in stretches if d.since < done]

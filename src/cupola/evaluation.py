@@ -14,7 +14,7 @@ from cupola.config import problem_of
 from cupola.errors import CupolaError
 from cupola.gym.costs import CostFunction
 from cupola.policy import Policy
-from cupola.rollout import Watcher
+from cupola.rollout import StepWatcher
 from cupola.runs.schema import Record
 from cupola.seeds import environment_seed
 from cupola.task_source import EnvMaker, task_of
@@ -83,7 +83,7 @@ def evaluate(
     cost: CostFunction | None = None,
     trust: bool = False,
     tell: Callable[[str, int, int], None] = lambda title, done, total: None,
-    watch: Watcher | None = None,
+    watch: StepWatcher | None = None,
 ) -> Evaluation:
     """Run whole episodes of the policy's own task, none of which was seen in training.
 

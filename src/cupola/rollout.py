@@ -19,7 +19,7 @@ from cupola.types import Rollout, Step
 _POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-collector")
 MAX_ENVS = 64
 
-Watcher = Callable[[Task, np.ndarray, Step], None]
+StepWatcher = Callable[[Task, np.ndarray, Step], None]
 """Sees every step of the first `MAX_ENVS` episodes: the environments, which run [N], the step."""
 """Whole episodes that are played side by side."""
 
@@ -182,7 +182,7 @@ def whole_episodes(
     seed: int,
     gamma: float,
     tell: Callable[[int], None] = lambda ended: None,
-    watch: Watcher | None = None,
+    watch: StepWatcher | None = None,
 ) -> Finished:
     """So many episodes in new environments, seeded one by one from ``seed`` on.
 
@@ -210,7 +210,7 @@ def first_episodes(
     seed: int,
     gamma: float,
     tell: Callable[[int], None],
-    watch: Watcher | None,
+    watch: StepWatcher | None,
 ) -> Finished:
     """The first episode of each environment."""
     count = envs.num_envs

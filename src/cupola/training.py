@@ -99,16 +99,7 @@ def train(
     watcher: Watcher | None = None,
     **fields: Any,
 ) -> Run:
-    """Train, write a run directory, and return the run.
-
-    ``limits`` is a number for a task with one cost or a dict of limits by cost; ``fields`` are
-    any of `RunOptions` and of the algorithm's `Config`, in place of what the ``preset`` says;
-    ``out`` defaults to a directory in runs/ that is named after what is asked for.
-
-    A Gymnasium environment is the task ``"gym:ID"``, or instead of a task ``env``, a function
-    without arguments that makes one. ``cost`` is then a cost function or its name,
-    package.module:function, and ``fields`` may also be of `GymOptions`.
-    """
+    """As `cupola.train` (interface.py), shown to a ``watcher``; a signal stops it and returns."""
     if task is not None and env is not None:
         raise CupolaError("name a task or give env=a function, not both.")
     if cost:
@@ -160,20 +151,7 @@ def resume(
     cost: CostFunction | None = None,
     trust: bool = False,
 ) -> Run:
-    """Continue a run from its newest readable checkpoint, as if it had never stopped.
-
-    Where work would be lost, it says so and does nothing, unless ``restart`` asks for that: the run
-    begins again at iteration 1.
-
-    ``iterations`` is a new number of iterations, more or fewer than the run was asked for. A run
-    that was finished or ended then goes on. The ``decay`` of the learning rates is stretched: from
-    now on they are what they would be in a run of so many iterations. With ``decay="restart"`` they
-    begin again at their full values. A run that its ``patience`` ended goes on without it.
-
-    What was given to `train` as a Python object (``task``, ``env``, ``cost``) is given again,
-    except functions that can be imported by their names. With ``trust`` these are imported, and
-    services among the sinks are used (docs/security.md).
-    """
+    """As `cupola.resume` (interface.py), shown to a ``watcher``; a signal stops it and returns."""
     choices = get_args(DecayChoice)
     check(decay in choices, f"decay must be one of {', '.join(choices)}, not {decay!r}.")
     if iterations is not None:

@@ -29,11 +29,6 @@ seeds = 3
 
 
 @pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cupola.reports.page.write_figures", lambda *_: [])
-
-
-@pytest.fixture
 def runs(probe_run: Path, tmp_path: Path) -> Path:
     """Two runs, of which `bad` has lost the fourth line of its metrics."""
     for name in ("good", "bad"):

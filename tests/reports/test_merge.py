@@ -29,11 +29,6 @@ limit = [20, 30]
 
 
 @pytest.fixture
-def no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cupola.reports.page.write_figures", lambda *_: [])
-
-
-@pytest.fixture
 def whole(tmp_path: Path, synthetic_sweep: Callable[..., None]) -> Path:
     synthetic_sweep(tmp_path / "whole", SWEEP)
     return tmp_path / "whole"

@@ -53,12 +53,6 @@ def reported(tmp_path_factory: pytest.TempPathFactory, synthetic_sweep: WriteSwe
     return path
 
 
-@pytest.fixture
-def no_figures(monkeypatch) -> None:
-    """They take most of the time."""
-    monkeypatch.setattr("cupola.reports.page.write_figures", lambda *_: [])
-
-
 def read_csv(path: Path) -> list[dict[str, str]]:
     with path.open() as file:
         return list(csv.DictReader(file))
