@@ -105,7 +105,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     critic_memory: int = 31
     """Earlier batches of which a quarter is kept for the costs' critics to go on learning from
     (critic_epochs above 0); the reward's critic learns from the newest batch."""
-    delta: float = 0.01
+    delta: float = 0.02
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
     check_every: int = 4
     """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
@@ -129,7 +129,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Where the projection's descent begins: pi_{k+1/2}, or pi_k as Section 4.2 writes it."""
     stop_reference: Literal["start", "half"] = "half"
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
-    projection_delta: float = 0.02
+    projection_delta: float = 0.04
     """KL divergence that ends the projection early; 0: delta."""
     projection_optimiser: Literal["own", "shared"] = "own"
     """Adam of the projection: a new one each time, or the improvement's with its memory."""
