@@ -104,7 +104,7 @@ def parse_options(algo: str, preset: str, args: Sequence[str]) -> Asked:
     module = algos.load_algorithm(algo)
     kind = arguments(algo, preset)
     explain = functools.partial(explain_option, algo=algo)
-    parsed = parse(kind, args, f"train {algo}", explain=explain)
+    parsed: Any = parse(kind, args, f"train {algo}", explain=explain)
     nested = [v for v in vars(parsed).values() if dataclasses.is_dataclass(v)]
     options, algorithm, gym = (
         gathered(kind, nested) for kind in (RunOptions, module.Config, GymOptions)
