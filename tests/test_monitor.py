@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 import numpy as np
 import pytest
 
 import cupola
+from cupola.board.library import Library
+from cupola.board.watched import identify
 from cupola.config import problem_of
 from cupola.errors import CupolaError
 from cupola.policy import load
+from cupola.reports import panels
+from cupola.reports.results import load as load_results
 from cupola.rollout import whole_episodes
 from cupola.runs import checkpoints
 from cupola.runs.files import Folder
@@ -99,3 +104,29 @@ def test_a_stopped_run_evaluates_the_same(runs, tmp_path):
 def test_impossible_numbers_are_refused(tmp_path, fields):
     with pytest.raises(CupolaError, match=next(iter(fields))):
         train(tmp_path / "run", **fields)
+
+
+def test_reports_draw_evaluations_with_straight_lines_between_them(runs):
+    curves = {one.quantity.label: one for one in panels.curves(load_results(runs[1].path), 100)}
+    plain = panels.curves(load_results(runs[0].path), 100)
+    assert not any(one.quantity.evaluated for one in plain)
+    for how in ("sampled", "deterministic"):
+        for key, label in (("return", "return"), ("cost/cost", "cost")):
+            (line,) = curves[f"{label}, evaluated, {how} actions"].lines
+            two, four, six = (runs[1].metrics[i][f"eval_{how}/{key}"] for i in (1, 3, 5))
+            expected = [math.nan, two, (two + four) / 2, four, (four + six) / 2, six]
+            np.testing.assert_allclose(line.runs[0], expected)
+            assert line.limit == (0.5 if label == "cost" else None)
+
+
+def test_the_board_shows_the_curves_of_the_report(runs):
+    library = Library(runs[1].path.parent)
+    while library.refresh():
+        pass
+    shown = {one["label"]: one for one in library.curves([identify("b")])[0]["panels"]}
+    for one in panels.curves(load_results(runs[1].path), 100):
+        values = [math.nan if y is None else y for y in shown[one.quantity.label]["y"]]
+        np.testing.assert_allclose(values, one.lines[0].runs[0], rtol=1e-4)
+        assert shown[one.quantity.label]["evaluated"] == bool(one.quantity.evaluated)
+    plain = library.curves([identify("a")])[0]["panels"]
+    assert [one["label"] for one in plain] == [k for k in shown if "evaluated" not in k]

@@ -27,6 +27,7 @@ usage: cupola COMMAND ...
   cupola board DIR         a live page of all runs below a directory, in your browser
   cupola compare RUN ...   a quick look at a few runs
   cupola theory            the paper's claims on random CMDPs, printed and corrected
+  cupola completion SHELL  a script for tab completion in bash, zsh or fish
   cupola version           the version of cupola
 
 Each command explains itself: cupola train cup --help
@@ -34,7 +35,7 @@ Each command explains itself: cupola train cup --help
 
 COMMANDS = (
     "train", "resume", "eval", "diagnose", "export", "render", "list", "bench", "sweep", "report",
-    "board", "compare", "theory",
+    "board", "compare", "theory", "completion",
 )  # fmt: skip
 """Each is a module of `cupola.commands`."""
 

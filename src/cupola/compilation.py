@@ -1,4 +1,4 @@
-"""Compiled functions, kept between processes."""
+"""JAX at its start: whether it finds a device; compiled functions, kept between processes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,17 @@ import os
 import warnings
 from pathlib import Path
 
+from cupola.errors import CupolaError
+
 
 def warm_up_cache() -> None:
-    """Keep compiled functions between runs, so that a second start is quick."""
+    """Start JAX, and keep compiled functions between runs, so that a second start is quick."""
     import jax
 
+    try:
+        jax.devices()
+    except RuntimeError as error:  # JAX_PLATFORMS names something that is not there
+        raise CupolaError(f"JAX does not start: {error}") from None
     cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "cupola" / "jax"
     jax.config.update("jax_compilation_cache_dir", str(cache))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -9,10 +9,9 @@ import re
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, NamedTuple, get_origin, get_type_hints
 
 from cupola.algos import default_preset, load_algorithm, owners
-from cupola.algos.config import OnPolicyConfig
 from cupola.checks import check, check_not_negative, check_types
 from cupola.cores import available_cores
 from cupola.errors import CupolaError, CupolaWarning, unknown
@@ -25,6 +24,9 @@ from cupola.tasks.base import TaskSpec
 from cupola.types import Problem
 from cupola.version import __version__
 
+if TYPE_CHECKING:  # options are read without waiting for JAX
+    from cupola.algos.config import OnPolicyConfig
+
 Limits = dict[str, float]
 LONGEST_NAME = 100
 """Characters of a run directory's name."""
@@ -34,7 +36,10 @@ LONGEST_NAME = 100
 class RunOptions:
     """What is the same for all algorithms."""
 
+    GROUP = "run"
+
     seed: int = 0
+    """Of all that is random: networks, environments, actions."""
     iterations: int = 500
     """Updates; each takes batch_size environment steps."""
     threads: int = 0
@@ -42,6 +47,7 @@ class RunOptions:
     checkpoint_every: int = 10
     """Iterations between two checkpoints."""
     keep_checkpoints: int = 3
+    """Newest checkpoints that are kept, beside the best one."""
     evaluate_every: int = 0
     """Iterations between two evaluations on episodes of their own; 0: none."""
     evaluate_episodes: int = 10

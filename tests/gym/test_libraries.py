@@ -3,6 +3,7 @@
 import re
 from pathlib import Path
 
+import gymnasium
 import pytest
 
 DOCS = Path(__file__).parents[2] / "docs" / "tasks"
@@ -43,3 +44,20 @@ def test_stable_baselines3_trains_unmodified(tmp_path, monkeypatch, capsys):
     envs.reset()
     assert envs.render().shape[2] == 3
     envs.close()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_minari_keeps_what_a_policy_did_with_its_costs(tmp_path, monkeypatch):
+    pytest.importorskip("minari")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MINARI_DATASETS_PATH", str(tmp_path / "data"))
+    space = run_page("minari.md")
+    assert space["dataset"].total_episodes == 3
+    for seed, episode in enumerate(space["dataset"].iterate_episodes()):
+        env = gymnasium.make("cupola/HopperSpeed-v0")
+        env.reset(seed=seed)
+        for step, action in enumerate(episode.actions):
+            _, reward, _, _, info = env.step(action)
+            assert reward == episode.rewards[step]
+            for cost in ("speed", "effort"):
+                assert info["costs"][cost] == episode.infos[cost][step + 1]

@@ -8,7 +8,7 @@ import pytest
 
 from cupola.errors import CupolaError
 from cupola.sweeps.cells import Experiment
-from cupola.sweeps.grid import read
+from cupola.sweeps.grid import parse, read
 
 ROOT = Path(__file__).parents[2]
 START = """
@@ -176,3 +176,26 @@ def test_the_committed_experiments() -> None:
             config = cell.resolve()
             if config:
                 assert (config.options.iterations, config.algorithm.batch_size) == (500, 5000)
+
+
+GYM = {
+    "algorithms": ["cup"],
+    "tasks": ["gym:Pendulum-v1"],
+    "seeds": 1,
+    "shared": {"cost": "my_costs:fast", "workers": 2, "limit": 5},
+}
+
+
+def test_environments_of_ones_own_take_their_options_and_ask_for_consent():
+    experiment = parse(GYM, "mine")
+    (cell,) = experiment.cells
+    assert cell.arguments()["cost"] == "my_costs:fast"
+    assert cell.arguments()["workers"] == 2
+    assert cell.arguments()["limits"] == 5
+    assert experiment.effects() == ["import 'my_costs' and call 'fast'"]
+    assert parse(GYM | {"shared": {"workers": 2, "limit": 5}}, "mine").effects() == []
+
+
+def test_tasks_of_cupola_have_costs_of_their_own():
+    with pytest.raises(CupolaError, match="cost is for Gymnasium environments"):
+        parse(GYM | {"tasks": ["HopperSpeed"]}, "mine")

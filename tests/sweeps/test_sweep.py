@@ -371,3 +371,45 @@ def test_jobs_get_cores_of_their_own(scripted: SweepDirectory, monkeypatch) -> N
         crowd.start(cell)
     assert not crowd.has_room(cells[0])
     assert chosen == [[4], [7], [4]]
+
+
+PENDULUM = """
+iterations = 2
+algorithms = ["cup"]
+tasks = ["gym:Pendulum-v1"]
+seeds = 1
+evaluation_episodes = 2
+[shared]
+cost = "pendulum_costs:fast"
+limit = 5
+batch_size = 200
+num_envs = 4
+minibatch_size = 50
+epochs = 2
+hidden = [8, 8]
+max_episode_steps = 50
+"""
+
+
+def test_an_environment_of_ones_own_with_a_cost_function_and_workers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The same run as `train` makes in this process, without worker processes."""
+    monkeypatch.chdir(tmp_path)
+    Path("pendulum_costs.py").write_text(
+        "def fast(next_obs):\n    return float(abs(next_obs[2]) > 1)\n"
+    )
+    Path("pendulum.toml").write_text(PENDULUM + "workers = 2\n")
+    with pytest.raises(SystemExit):
+        main(["sweep", "pendulum.toml"])
+    assert "would import 'pendulum_costs' and call 'fast': add --trust" in capsys.readouterr().err
+    assert not Path("runs").exists()
+    main(["sweep", "pendulum.toml", "--trust"])
+    (cell,) = grid.read(Path("pendulum.toml")).cells
+    arguments = cell.arguments() | {"workers": 0}
+    alone = training.train(cell.algo, cell.task, out="alone", **arguments)
+    swept = Path("runs/pendulum") / cell.name
+    lines = [json.loads(line) for line in (swept / "metrics.jsonl").read_text().splitlines()]
+    assert [line["cost/fast"] for line in lines] == [line["cost/fast"] for line in alone.metrics]
+    assert [line["return"] for line in lines] == [line["return"] for line in alone.metrics]
+    assert lines[-1]["cost/fast"] > 0

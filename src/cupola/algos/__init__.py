@@ -6,9 +6,11 @@ first one is the default) and `make(config, problem) -> Algorithm`.
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import importlib
 import pkgutil
+from importlib import resources
 from typing import Any
 
 from cupola.errors import unknown
@@ -23,10 +25,34 @@ def names() -> list[str]:
 
 def load_algorithm(name: str) -> Any:
     """The module of an algorithm; dashes and case do not matter."""
+    return importlib.import_module(f"{__name__}.{_folded(name)}")
+
+
+def _folded(name: str) -> str:
     folded = name.lower().replace("-", "_")
     if folded not in names():
         raise unknown("algorithm", name, names())
-    return importlib.import_module(f"{__name__}.{folded}")
+    return folded
+
+
+def summary(name: str) -> str:
+    """The first line of an algorithm's docstring, without loading it."""
+    return (ast.get_docstring(_source(name)) or "").partition("\n")[0]
+
+
+def presets(name: str) -> list[str]:
+    """The names of an algorithm's presets, the default first, without loading it."""
+    for statement in _source(name).body:
+        match statement:
+            case ast.Assign([ast.Name("PRESETS")], ast.Dict(keys)):
+                return [ast.literal_eval(key) for key in keys if key]
+    return []
+
+
+def _source(name: str) -> ast.Module:
+    """The text of an algorithm's file: to load it takes JAX, and that a second."""
+    file = resources.files(__name__) / f"{_folded(name)}.py"
+    return ast.parse(file.read_text(encoding="utf-8"))
 
 
 def owners(field: str) -> list[str]:

@@ -8,7 +8,6 @@ from typing import Literal
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from cupola.checks import check, check_not_negative, check_positive, check_types
 from cupola.core import multipliers
@@ -22,13 +21,24 @@ SIZES = ("batch_size", "num_envs", "critic_memory", "pid_delay")
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnPolicyConfig:
-    """Sampling, networks and critics."""
+class SamplingConfig:
+    """How the samples of an iteration are taken."""
+
+    GROUP = "sampling"
+    """Heading of these fields in the help of `cupola train`; the classes below have theirs."""
 
     batch_size: int = 5000
     """Environment steps per iteration."""
     num_envs: int = 20
     """Environments that take these steps together; must divide batch_size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AdvantageConfig:
+    """Discounts, and what advantages and values are estimated from."""
+
+    GROUP = "advantage"
+
     gamma: float = 0.99
     """Discount of the reward and of the costs."""
     lam: float = 0.95
@@ -41,7 +51,16 @@ class OnPolicyConfig:
     """Whether the value goes on beyond an episode that the time limit cut."""
     cost_termination: Literal["terminal", "time_limit"] = "terminal"
     """What a termination is for costs with a discounted limit: their end too, or a time limit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkConfig:
+    """Policy and critics, and what they see."""
+
+    GROUP = "network"
+
     hidden: tuple[int, ...] = (64, 64)
+    """Units of the hidden layers of the policy and of each critic."""
     log_std: float = -0.5
     """Initial log standard deviation of the actions, where they are continuous."""
     last_layer_scale: float = 0.1
@@ -53,7 +72,16 @@ class OnPolicyConfig:
     action_density: Literal["gaussian", "clipped"] = "gaussian"
     """Density of actions beyond the point where an actuator saturates: the Gaussian's, or the
     probability of all that lies beyond."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningConfig:
+    """Learning rates, and how the critics learn."""
+
+    GROUP = "learning"
+
     learning_rate: float = 3e-4
+    """Step size of Adam, at the start."""
     lr_decay: Literal["all", "policy", "none"] = "all"
     """Which networks' learning rate falls linearly to zero over the training."""
     value_l2: float = 1e-3
@@ -67,6 +95,12 @@ class OnPolicyConfig:
     critic_memory: int = 0
     """Earlier batches of which a quarter is kept for the costs' critics to go on learning from
     (critic_epochs above 0); the reward's critic learns from the newest batch."""
+
+
+# The last base comes first among the fields.
+@dataclass(frozen=True, kw_only=True)
+class OnPolicyConfig(LearningConfig, NetworkConfig, AdvantageConfig, SamplingConfig):
+    """What all algorithms have."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -103,7 +137,10 @@ class OnPolicyConfig:
 class MinibatchConfig(OnPolicyConfig):
     """Descent in epochs of minibatches, the critics' beside the policy's."""
 
+    GROUP = "update"
+
     minibatch_size: int = 64
+    """Samples per step of the policy."""
     epochs: int = 10
     """Epochs of a policy step, at most; the critics take as many as the first one took."""
     delta: float = math.inf
@@ -137,13 +174,17 @@ class MinibatchConfig(OnPolicyConfig):
 class CostConfig(OnPolicyConfig):
     """Costs that enter the policy's loss."""
 
+    GROUP = "update"
+
     cost_advantage: Scaling = "standardise"
     """Scaling of the cost advantages."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class LagrangianConfig(CostConfig):
-    """Lagrange multipliers nu, one per cost, chosen by a rule of core/multipliers.py."""
+    """Lagrange multipliers nu, one per cost, chosen by a rule (docs/algorithms/multipliers.md)."""
+
+    GROUP = "multiplier"
 
     cost_window: int = 0
     """Number of last episodes in the mean cost return; 0: those that ended in the batch."""
@@ -192,6 +233,8 @@ class LagrangianConfig(CostConfig):
         if self.multiplier == "pid":
             gains = (self.pid_kp, self.pid_ki, self.pid_kd)
             return multipliers.pid(*gains, self.pid_smoothing, self.pid_delay, self.nu_max)
+        import optax
+
         optimiser = optax.adam if self.multiplier_optimiser == "adam" else optax.sgd
         return multipliers.integral(optimiser(self.multiplier_lr), self.nu_max)
 
@@ -199,6 +242,8 @@ class LagrangianConfig(CostConfig):
 @dataclass(frozen=True, kw_only=True)
 class TrustRegionConfig(OnPolicyConfig):
     """One natural-gradient step on the whole batch; the critics take full-batch steps."""
+
+    GROUP = "update"
 
     delta: float = 0.01
     """Bound on the mean KL divergence of a step."""

@@ -23,7 +23,6 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from cupola import nets
 from cupola.algos.assembly import (
@@ -181,7 +180,7 @@ class Descent(NamedTuple):
     """Where a descent of the policy stands."""
 
     policy: nets.Policy
-    opt_state: optax.OptState
+    opt_state: Params
     nu: jax.Array  # [K]
     kl: jax.Array  # [], mean KL that the stopping rule saw last
     epochs: jax.Array  # [], epochs taken or begun
@@ -189,7 +188,7 @@ class Descent(NamedTuple):
     cut_short: jax.Array  # [] bool: did the divergence end it, beyond delta?
 
 
-def begin(policy: nets.Policy, opt_state: optax.OptState, nu: jax.Array) -> Descent:
+def begin(policy: nets.Policy, opt_state: Params, nu: jax.Array) -> Descent:
     dtype = policy.mean[-1][1].dtype
     kl, trace = jnp.zeros((), dtype), jnp.zeros(0, dtype)
     return Descent(policy, opt_state, nu, kl, jnp.int32(0), trace, jnp.bool(False))

@@ -13,7 +13,7 @@ import numpy as np
 from cupola import steadiness
 from cupola.errors import CupolaError
 from cupola.reports.page import rounded
-from cupola.reports.panels import Quantity, thin
+from cupola.reports.panels import Quantity, over_training, thin
 from cupola.reports.results import is_discounted
 from cupola.runs.files import Folder, Stamp
 from cupola.runs.following import RunFollower
@@ -174,7 +174,8 @@ class Watched:
         panels = []
         for quantity in quantities(config):
             values = metrics.column(quantity.key)
-            if quantity.kind != "multiplier" or np.isfinite(values).any():
+            optional = quantity.evaluated or quantity.kind == "multiplier"
+            if not optional or np.isfinite(values).any():
                 panels.append(
                     {
                         "kind": quantity.kind,
@@ -182,7 +183,8 @@ class Watched:
                         "limit": config["limits"].get(quantity.cost)
                         if quantity.kind == "cost"
                         else None,
-                        "y": rounded(thin(values, bucket)),
+                        "evaluated": bool(quantity.evaluated),
+                        "y": rounded(quantity.values(values, bucket)),
                     }
                 )
         held = {
@@ -225,8 +227,8 @@ class Watched:
 def quantities(config: Json) -> list[Quantity]:
     """The panels of a run, as a report has them."""
     costs = [(cost, is_discounted(config["task"], cost, config)) for cost in config["limits"]]
-    kinds = ("cost", "multiplier")
-    return [Quantity("return"), *(Quantity(kind, *cost) for kind in kinds for cost in costs)]
+    evaluates = bool(config.get("evaluate_every"))
+    return [one for one in over_training(costs) if evaluates or not one.evaluated]
 
 
 def identify(name: str) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from tyro.conf import Positional
 
-from cupola.commands.parsing import parse
+from cupola.commands.parsing import OptionalPath, parse
 from cupola.compilation import warm_up_cache
 from cupola.display import Terminal
 from cupola.errors import CupolaError, in_words
@@ -26,7 +25,7 @@ class BenchArgs:
     iterations: int = 20
     threads: int = 0
     """Cores to use; 0 means all."""
-    out: Path | None = None
+    out: OptionalPath = None
     """JSON file for the figures."""
 
 

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 from tyro.conf import Positional, UseAppendAction, arg
 
-from cupola.commands.parsing import parse
+from cupola.commands.parsing import OptionalPath, parse
 from cupola.compilation import warm_up_cache
 from cupola.display import CountDisplay, Terminal
 from cupola.errors import CupolaError, in_words
@@ -35,9 +35,9 @@ class DiagnoseArgs:
     change: Annotated[UseAppendAction[tuple[str, ...]], arg(metavar="FIELD=X")] = ()
     """Try another value of a field of the algorithm, for example --change lam=0.8."""
     seed: int = 0
-    out: Path | None = None
+    out: OptionalPath = None
     """JSON file for the figures."""
-    figure: Path | None = None
+    figure: OptionalPath = None
     """PNG file for the chart."""
     trust: bool = False
     """Import the environment and the cost function that the run names (docs/security.md)."""

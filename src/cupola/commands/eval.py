@@ -13,7 +13,7 @@ from rich.table import Table
 from tyro.conf import Positional, arg
 
 from cupola.commands.filming import new_film, write_film
-from cupola.commands.parsing import parse
+from cupola.commands.parsing import OptionalPath, parse
 from cupola.compilation import warm_up_cache
 from cupola.display import CountDisplay, Terminal, number
 from cupola.errors import CupolaError, in_words
@@ -34,9 +34,9 @@ class EvalArgs:
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
-    out: Path | None = None
+    out: OptionalPath = None
     """JSON file for the figures."""
-    video: Path | None = None
+    video: OptionalPath = None
     """Film the first four episodes side by side: a file .gif, or .mp4 with the extra video."""
     force: bool = False
     """Replace the video if there is one."""

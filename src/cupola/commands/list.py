@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from rich.table import Table
-
+from cupola import algos, tasks
 from cupola.commands.parsing import parse
-from cupola.display import Terminal
 from cupola.tasks.base import TaskSpec
 from cupola.types import Cost
 
@@ -20,30 +18,27 @@ class ListArgs:
 
 def run(args: Sequence[str]) -> None:
     parse(ListArgs, args, "list")
-    from cupola import algos, tasks
-
-    console = Terminal()
-    console.print("algorithms", style="bold")
+    print("algorithms (presets in brackets, the default first)")
     for name in algos.names():
-        module = algos.load_algorithm(name)
-        title = (module.__doc__ or "").partition("\n")[0]
-        console.print(
-            f"  {name}  {title} Presets: {', '.join(module.PRESETS)}.",
-            highlight=False,
-            soft_wrap=True,
-        )
-    console.print(task_table(tasks.specs()))
+        print(f"  {name:<9} {algos.summary(name)} [{', '.join(algos.presets(name))}]")
+    print("\ntasks (numbers of an observation, of an action; costs with limits; also measured)")
+    for title, specs in tasks.families().items():
+        print(f"\n  {title}")
+        for spec in specs:
+            print(f"    {row(spec)}")
+    print(
+        "\n  Names of Safety-Gymnasium work as well: SafetyPointGoal1-v0.\n"
+        "\n  Your own environments (docs/tasks/gymnasium.md)\n"
+        "    gym:ID                         any that gymnasium.make knows: gym:Pendulum-v1\n"
+        "    env:package.module:function    any that a function of yours makes"
+    )
 
 
-def task_table(specs: dict[str, TaskSpec]) -> Table:
-    table = Table(title="tasks")
-    for column in ("task", "obs", "act", "costs (limit on their return)", "also measured"):
-        table.add_column(column, justify="right" if column in ("obs", "act") else "left")
-    for name, spec in specs.items():
-        bound = ", ".join(describe(cost) for cost in spec.costs if cost.limit is not None)
-        free = ", ".join(cost.name for cost in spec.costs if cost.limit is None)
-        table.add_row(name, str(spec.obs_size), str(spec.act_size), bound, free)
-    return table
+def row(spec: TaskSpec) -> str:
+    limited = ", ".join(describe(cost) for cost in spec.costs if cost.limit is not None)
+    free = ", ".join(cost.name for cost in spec.costs if cost.limit is None)
+    costs = f"{limited}; {free}" if free else limited
+    return f"{spec.name:<28} {spec.obs_size:>3} {spec.act_size:>2}  {costs}"
 
 
 def describe(cost: Cost) -> str:

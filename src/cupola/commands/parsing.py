@@ -12,14 +12,18 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
+from tyro.conf import OmitArgPrefixes, arg
 
 from cupola.errors import CupolaError, unknown
 
 Parsed = TypeVar("Parsed")
 
+OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
+OptionalNumber = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+OptionalText = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 
 Explain = Callable[[str], CupolaError | None]
 """What else is known of an option that a command does not have."""
@@ -34,7 +38,9 @@ def parse(
 ) -> Parsed:
     """Arguments as a dataclass; whatever is wrong with them as one sentence."""
     refuse_unknown_options(kind, args, explain)
-    read = functools.partial(tyro.cli, kind, args=args, prog=f"cupola {command}")
+    read = functools.partial(
+        tyro.cli, kind, args=args, prog=f"cupola {command}", config=(OmitArgPrefixes,)
+    )
     try:
         with plain_screen() as complaint:
             return read(description=description)

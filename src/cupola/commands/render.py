@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from tyro.conf import Positional
 
 from cupola.commands.filming import new_film, write_film
-from cupola.commands.parsing import parse
+from cupola.commands.parsing import OptionalPath, parse
 from cupola.commands.writing import check_new, write_new
 from cupola.errors import CupolaError
 
@@ -31,7 +31,7 @@ class RenderArgs:
 
     task: Positional[str]
     """A task of cupola list, or gym:ID."""
-    out: Path | None = None
+    out: OptionalPath = None
     """A film .gif or .mp4 (extra video), or .png, the start of an episode; default TASK.gif."""
     actions: Literal["random", "zero"] = "random"
     episodes: int = 1

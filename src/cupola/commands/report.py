@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from cupola.commands.parsing import parse
+from cupola.commands.parsing import OptionalPath, parse
 from cupola.errors import CupolaError
 from cupola.output import visible
 
@@ -21,7 +21,7 @@ class ReportArgs:
     sources: Positional[tuple[Path, ...]]
     """Directories of sweeps or with runs in them, and files of curves (curves.csv.gz). Of a cell in
     several of them the run is taken."""
-    out: Path | None = None
+    out: OptionalPath = None
     """The page; default report.html in the first directory. Figures, tables and curves go beside
     it."""
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from tyro.conf import Positional
 
-from cupola.commands.parsing import parse
+from cupola.commands.parsing import OptionalNumber, parse
 from cupola.commands.train import conclude
 from cupola.compilation import warm_up_cache
 from cupola.display import ProgressDisplay, Terminal
@@ -23,7 +23,7 @@ class ResumeArgs:
     """The run's directory."""
     restart: bool = False
     """Throw away what the run has done, and begin again at iteration 1."""
-    iterations: int | None = None
+    iterations: OptionalNumber = None
     """Train to so many iterations in all, more or fewer than were asked for."""
     decay: Literal["stretch", "restart"] = "stretch"
     """With --iterations: learning rates fall to 0 at the new end, from what they would be there in

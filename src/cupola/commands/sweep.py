@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
-from cupola.commands.parsing import parse, program
+from cupola.commands.parsing import OptionalPath, OptionalText, parse, program
 from cupola.display import Terminal
 from cupola.errors import CupolaError
 
@@ -26,13 +26,13 @@ class SweepArgs:
 
     file: Positional[Path]
     """The experiment, a TOML file (docs/experiments.md)."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Directory of the sweep; default runs/NAME."""
     engine: Literal["local", "ray"] = "local"
     """Processes of this machine, or tasks of a Ray cluster."""
     jobs: int = 0
     """Cells at a time; 0 means as many as there are cores for."""
-    address: str | None = None
+    address: OptionalText = None
     """Address of the Ray cluster; without it Ray uses this machine."""
     retrain_changed: bool = False
     """Throw away and train anew the cells whose settings have changed."""

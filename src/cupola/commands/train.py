@@ -7,17 +7,50 @@ import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from cupola.commands.parsing import option_value, parse, program
+from cupola.commands.options import gathered, groups
+from cupola.commands.parsing import OptionalPath, option_value, parse, program
 from cupola.compilation import warm_up_cache
 from cupola.display import ProgressDisplay, Terminal, state_of, summary_of
 from cupola.errors import CupolaError, unknown
 
 if TYPE_CHECKING:
+    from cupola.algos.config import OnPolicyConfig
+    from cupola.config import RunOptions
+    from cupola.gym.options import GymOptions
     from cupola.training import Run
+
+ALGO = Annotated[Positional[str], arg(metavar="ALGO", help="See 'cupola list'.")]
+TASK = Annotated[
+    Positional[str],
+    arg(
+        metavar="TASK",
+        help="See 'cupola list'; or gym:ID, or env:package.module:function (Gymnasium).",
+    ),
+]
+LIMIT = Annotated[
+    UseAppendAction[tuple[str, ...]],
+    arg(metavar="X|NAME=X", help="Limit of the task's cost, or of a named one."),
+]
+OUT = Annotated[
+    OptionalPath, arg(help="Directory of the run; default runs/ and what is asked for.")
+]
+
+
+class Asked(NamedTuple):
+    """What `cupola train` was asked for."""
+
+    algo: str
+    task: str
+    limit: tuple[str, ...]
+    out: Path | None
+    preset: str
+    options: RunOptions
+    algorithm: OnPolicyConfig
+    gym: GymOptions
 
 
 def run(args: Sequence[str]) -> None:
@@ -39,65 +72,81 @@ def run(args: Sequence[str]) -> None:
     conclude(console, run)
 
 
-def parse_train(args: Sequence[str]) -> Any:
+def parse_train(args: Sequence[str]) -> Asked:
     """Arguments of `cupola train`, whose fields depend on the algorithm and the preset."""
-    from cupola import algos
-    from cupola.config import RunOptions
-    from cupola.gym.options import GymOptions
+    from cupola import algos, tasks
+    from cupola.gym.options import is_foreign
 
-    asks_help = "--help" in args or "-h" in args
-    positional = [a for a in args[:1] if not a.startswith("-")]
-    if not positional and not asks_help:
+    if not args or args[0].startswith("-"):
+        if "--help" in args or "-h" in args:
+            show_common_help()
         raise CupolaError(
             "say what to train: cupola train ALGO TASK, for example 'cupola train cup HopperSpeed'"
             " (see 'cupola list')."
         )
-    module = algos.load_algorithm(positional[0] if positional else "cup")
-    standard = algos.default_preset(module)
-    preset = option_value(args, "--preset") or standard
-    if preset not in module.PRESETS:
-        raise unknown("preset", preset, module.PRESETS)
-    kind = dataclasses.make_dataclass(
-        "Train",
-        [
-            ("algo", Annotated[Positional[str], arg(metavar="ALGO", help="See 'cupola list'.")]),
-            (
-                "task",
-                Annotated[
-                    Positional[str],
-                    arg(metavar="TASK", help="See 'cupola list'; or gym:ID, a Gymnasium id."),
-                ],
-            ),
-            (
-                "limit",
-                Annotated[
-                    UseAppendAction[tuple[str, ...]],
-                    arg(metavar="X|NAME=X", help="Limit of the task's cost, or of a named one."),
-                ],
-                (),
-            ),
-            (
-                "out",
-                Annotated[
-                    Path | None,
-                    arg(help="Directory of the run; default runs/ and what is asked for."),
-                ],
-                None,
-            ),
-            (
-                "preset",
-                Annotated[str, arg(help=f"One of {', '.join(module.PRESETS)}.")],
-                standard,
-            ),
-            ("options", Annotated[RunOptions, arg(name="")], RunOptions()),
-            ("algorithm", Annotated[module.Config, arg(name="")], module.PRESETS[preset]),
-            ("gym", Annotated[GymOptions, arg(name="")], GymOptions()),
-        ],
-        frozen=True,
-    )
-    algo = positional[0] if positional else "a policy"
+    algo, rest = args[0], args[1:]
+    # What is wrong with names is said at once: the module of an algorithm loads JAX.
+    presets = algos.presets(algo)
+    preset = option_value(rest, "--preset") or presets[0]
+    if preset not in presets:
+        raise unknown("preset", preset, presets)
+    if rest and not rest[0].startswith("-") and not is_foreign(rest[0]):
+        tasks.spec_of(rest[0])
+    return parse_options(algo, preset, rest)
+
+
+def parse_options(algo: str, preset: str, args: Sequence[str]) -> Asked:
+    """The task and the options of an algorithm."""
+    from cupola import algos
+    from cupola.config import RunOptions
+    from cupola.gym.options import GymOptions
+
+    module = algos.load_algorithm(algo)
+    kind = arguments(algo, preset)
     explain = functools.partial(explain_option, algo=algo)
-    return parse(kind, args, "train", f"Train {algo}.", explain)
+    parsed: Any = parse(kind, args, f"train {algo}", explain=explain)
+    nested = [v for v in vars(parsed).values() if dataclasses.is_dataclass(v)]
+    options, algorithm, gym = (
+        gathered(kind, nested) for kind in (RunOptions, module.Config, GymOptions)
+    )
+    return Asked(algo, parsed.task, parsed.limit, parsed.out, preset, options, algorithm, gym)
+
+
+def arguments(algo: str, preset: str) -> type:
+    """The arguments of `cupola train ALGO` as a dataclass."""
+    from cupola import algos
+    from cupola.config import RunOptions
+    from cupola.gym.options import GymOptions
+
+    module = algos.load_algorithm(algo)
+    presets, standard = ", ".join(module.PRESETS), algos.default_preset(module)
+    preset_option = Annotated[str, arg(metavar="NAME", help=f"One of {presets}.")]
+    nested = groups(RunOptions(), module.PRESETS[preset], GymOptions(), own=algo)
+    fields: list[Any] = [
+        ("task", TASK),
+        ("limit", LIMIT, ()),
+        ("out", OUT, None),
+        ("preset", preset_option, standard),
+        *nested,
+    ]
+    kind = dataclasses.make_dataclass("Train", fields, frozen=True)
+    kind.__doc__ = (module.__doc__ or "").partition("\n")[0]
+    return kind
+
+
+def show_common_help() -> None:
+    """The help of `cupola train` where no algorithm is named; ends the program."""
+    from cupola.config import RunOptions
+    from cupola.gym.options import GymOptions
+
+    nested = groups(RunOptions(), GymOptions())
+    fields: list[Any] = [("algo", ALGO), ("task", TASK), ("limit", LIMIT, ()), ("out", OUT, None)]
+    kind = dataclasses.make_dataclass("Train", [*fields, *nested], frozen=True)
+    text = (
+        "Train a policy: cupola train cup HopperSpeed. These options are the same for all"
+        " algorithms. Each has more of its own, and presets of them: cupola train cup --help."
+    )
+    parse(kind, ["--help"], "train", text)
 
 
 def explain_option(option: str, algo: str) -> CupolaError | None:

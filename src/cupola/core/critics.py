@@ -11,7 +11,6 @@ from typing import Generic, NamedTuple, Self, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from cupola import nets
 from cupola.types import CriticMemory, Params
@@ -25,11 +24,11 @@ class Fit(NamedTuple):
     """Critics and how well they fit."""
 
     critics: Params
-    opt_state: optax.OptState
+    opt_state: Params
     losses: jax.Array  # [1 + K], mean squared errors over the last epoch
 
     @classmethod
-    def start(cls, critics: Params, opt_state: optax.OptState) -> Fit:
+    def start(cls, critics: Params, opt_state: Params) -> Fit:
         count = len(jax.tree.leaves(critics)[0])
         return cls(critics, opt_state, jnp.zeros(count))
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from cupola.types import Params
+
+if TYPE_CHECKING:  # the command line reads configurations without waiting for it
+    import optax
 
 
 def shuffles(key: jax.Array, epochs: int, size: int, minibatch: int) -> np.ndarray:
@@ -37,21 +40,21 @@ def draws(
 
 
 def epoch(
-    at: tuple[Params, optax.OptState],
+    at: tuple[Params, Params],
     loss: Callable[[Params, Params], tuple[jax.Array, jax.Array]],
     optimiser: optax.GradientTransformation,
     data: Params,
     order: jax.Array,
     rate: jax.Array,
-) -> tuple[Params, optax.OptState, jax.Array]:
+) -> tuple[Params, Params, jax.Array]:
     """Parameters and optimiser's state after one pass over ``data`` in ``order``, and a report.
 
     ``loss`` gives what is minimised and something to report, whose mean over the pass is returned.
     """
 
     def step(
-        state: tuple[Params, optax.OptState], index: jax.Array
-    ) -> tuple[tuple[Params, optax.OptState], jax.Array]:
+        state: tuple[Params, Params], index: jax.Array
+    ) -> tuple[tuple[Params, Params], jax.Array]:
         params, opt_state = state
         sample = jax.tree.map(lambda leaf: leaf[index], data)
         grads, report = jax.grad(loss, has_aux=True)(params, sample)

@@ -14,11 +14,13 @@ measured (NaN where no episode has ended yet) and the limits b_i, once per itera
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import optax
+
+if TYPE_CHECKING:  # the command line reads configurations without waiting for it
+    import optax
 
 State: TypeAlias = Any
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import jax
 import jax.numpy as jnp
-import optax
 
 from cupola.types import Params
+
+if TYPE_CHECKING:  # the command line reads configurations without waiting for it
+    import optax
 
 LARGE = 16384
 """Numbers from which on a leaf is not copied into the common vector."""
@@ -14,6 +18,8 @@ LARGE = 16384
 
 def adam(max_grad_norm: float | None = None) -> optax.GradientTransformation:
     """Adam's direction for gradients of bounded norm; its length is the caller's."""
+    import optax
+
     if max_grad_norm is None:
         return packed(optax.scale_by_adam())
     return packed(optax.chain(bounded(max_grad_norm), optax.scale_by_adam()))
@@ -21,10 +27,9 @@ def adam(max_grad_norm: float | None = None) -> optax.GradientTransformation:
 
 def bounded(max_norm: float) -> optax.GradientTransformation:
     """`optax.clip_by_global_norm` as one factor, which costs no pass over a large gradient."""
+    import optax
 
-    def update(
-        grads: Params, state: optax.OptState, params: Params | None = None
-    ) -> tuple[Params, optax.OptState]:
+    def update(grads: Params, state: Params, params: Params | None = None) -> tuple[Params, Params]:
         factor = jnp.minimum(1.0, max_norm / optax.tree.norm(grads))
         return jax.tree.map(lambda g: g * factor, grads), state
 
@@ -33,10 +38,9 @@ def bounded(max_norm: float) -> optax.GradientTransformation:
 
 def each(inner: optax.GradientTransformation) -> optax.GradientTransformation:
     """The same optimiser for every network of a stack (leaves [count, ...]), each on its own."""
+    import optax
 
-    def update(
-        grads: Params, state: optax.OptState, params: Params | None = None
-    ) -> tuple[Params, optax.OptState]:
+    def update(grads: Params, state: Params, params: Params | None = None) -> tuple[Params, Params]:
         return jax.vmap(lambda g, s: inner.update(g, s))(grads, state)
 
     return optax.GradientTransformation(jax.vmap(inner.init), update)
@@ -47,6 +51,7 @@ def packed(inner: optax.GradientTransformation) -> optax.GradientTransformation:
 
     A dozen small operations cost more than two copies, and a large copy more than an operation.
     """
+    import optax
 
     def pack(tree: Params) -> list[jax.Array]:
         leaves = jax.tree.leaves(tree)
@@ -65,12 +70,10 @@ def packed(inner: optax.GradientTransformation) -> optax.GradientTransformation:
                 at += leaf.size
         return jax.tree.unflatten(tree, found)
 
-    def init(params: Params) -> optax.OptState:
+    def init(params: Params) -> Params:
         return inner.init(pack(params))
 
-    def update(
-        grads: Params, state: optax.OptState, params: Params | None = None
-    ) -> tuple[Params, optax.OptState]:
+    def update(grads: Params, state: Params, params: Params | None = None) -> tuple[Params, Params]:
         directions, state = inner.update(pack(grads), state)
         return unpack(directions, grads), state
 

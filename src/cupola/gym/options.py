@@ -15,6 +15,8 @@ PREFIXES = ("gym:", "env:")
 class GymOptions:
     """For tasks of the form gym:ID or env:package.module:function."""
 
+    GROUP = "gymnasium"
+
     cost: str = ""
     """Cost function of a Gymnasium environment, package.module:function; default: its own costs."""
     discounted: bool = False

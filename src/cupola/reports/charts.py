@@ -142,7 +142,7 @@ def draw_curves(results: Results, curves: list[Curve]) -> Any:
         axis.set(title=f"{curve.task}: {name}", xlabel="environment steps", ylabel=name)
         starts = (panels.late_start(line) for line in curve.lines)
         late = [start for start in starts if start is not None]
-        if late:
+        if late and not curve.quantity.evaluated:
             ends = " to ".join(dict.fromkeys(f"{end(late):,.0f}" for end in (min, max)))
             words = f"begins at {ends} steps:\nno episode had ended before"
             axis.text(0.02, 0.03, words, transform=axis.transAxes, fontsize=7, color="#555555")

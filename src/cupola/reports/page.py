@@ -215,7 +215,13 @@ def curve_data(curve: Curve) -> dict[str, Any]:
         for line in curve.lines
     ]
     quantity = curve.quantity
-    return {"task": curve.task, "kind": quantity.kind, "label": quantity.label, "lines": lines}
+    return {
+        "task": curve.task,
+        "kind": quantity.kind,
+        "label": quantity.label,
+        "evaluated": bool(quantity.evaluated),
+        "lines": lines,
+    }
 
 
 def plane_data(plane: Plane) -> dict[str, Any]:

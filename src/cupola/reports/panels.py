@@ -50,21 +50,28 @@ class Quantity(NamedTuple):
     kind: str  # return, cost or multiplier
     cost: str = ""
     discounted: bool = False  # whether the limit of the cost is on its discounted return
+    evaluated: str = ""  # on episodes of its own, with sampled or deterministic actions
 
     @property
     def key(self) -> str:
         """Its name in the metrics of a run."""
         prefix = {"return": "return", "cost": "cost/", "multiplier": "nu/"}[self.kind]
-        return prefix + self.cost
+        apart = f"eval_{self.evaluated}/" if self.evaluated else ""
+        return apart + prefix + self.cost
 
     @property
     def label(self) -> str:
+        apart = f", evaluated, {self.evaluated} actions" if self.evaluated else ""
         if self.kind == "return":
-            return "return"
+            return f"return{apart}"
         of = "" if self.cost == "cost" else f" of {self.cost}"  # Safety Gym's is called so
         if self.kind == "multiplier":
             return f"Lagrange multiplier{of}"
-        return f"{'discounted ' * self.discounted}cost{of}"
+        return f"{'discounted ' * self.discounted}cost{of}{apart}"
+
+    def values(self, curve: np.ndarray, bucket: int) -> np.ndarray:
+        """A curve as it is drawn: means over ``bucket`` iterations."""
+        return thin(joined(curve) if self.evaluated else curve, bucket)
 
     def limit(self, runs: list[RunResult]) -> float | None:
         """Where the dashed line of these runs is drawn; None unless this is a cost."""
@@ -127,16 +134,25 @@ class Sensitivity(NamedTuple):
     lines: dict[str, list[SensitivityPoint]]
 
 
-def quantities(results: Results, task: str, *kinds: str) -> list[Quantity]:
-    """The return, and one of each kind per cost."""
-    costs = [(cost, results.is_discounted(task, cost)) for cost in results.costs_of(task)]
-    return [Quantity("return"), *(Quantity(kind, *cost) for kind in kinds for cost in costs)]
+def costs_of(results: Results, task: str) -> list[tuple[str, bool]]:
+    """The costs of a task, each with whether its limit is on the discounted return."""
+    return [(cost, results.is_discounted(task, cost)) for cost in results.costs_of(task)]
+
+
+def over_training(costs: list[tuple[str, bool]]) -> list[Quantity]:
+    """All that is drawn over a training with these `costs_of`; not every run has evaluations."""
+    kinds = [("return", "", False), *(("cost", *cost) for cost in costs)]
+    return [
+        *(Quantity(*kind) for kind in kinds),
+        *(Quantity("multiplier", *cost) for cost in costs),
+        *(Quantity(*kind, how) for how in ("sampled", "deterministic") for kind in kinds),
+    ]
 
 
 def points_per_run(results: Results) -> int:
     """How finely curves are drawn, so that the page stays small."""
     curves = sum(
-        key == "return" or key.startswith(("cost/", "nu/"))
+        key == "return" or key.startswith(("cost/", "nu/", "eval_"))
         for run in results.runs
         for key in run.curves
     )
@@ -146,7 +162,7 @@ def points_per_run(results: Results) -> int:
 def curves(results: Results, points: int) -> list[Curve]:
     found = []
     for task in results.tasks:
-        for quantity in quantities(results, task, "cost", "multiplier"):
+        for quantity in over_training(costs_of(results, task)):
             lines = []
             for index, series in enumerate(results.series):
                 runs = [run for run in results.group(task, series) if quantity.key in run.curves]
@@ -163,7 +179,7 @@ def line(index: int, runs: list[RunResult], quantity: Quantity, points: int) -> 
     return Line(
         index,
         thin(longest, bucket),
-        [thin(run.curves[quantity.key], bucket) for run in runs],
+        [quantity.values(run.curves[quantity.key], bucket) for run in runs],
         quantity.limit(runs),
         [not run.finished for run in runs],
     )
@@ -189,6 +205,15 @@ def thin(values: np.ndarray, bucket: int) -> np.ndarray:
     count = known.sum(axis=1)
     total = np.where(known, padded, 0.0).sum(axis=1)
     return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def joined(values: np.ndarray) -> np.ndarray:
+    """Straight lines between the values that are known."""
+    known = np.flatnonzero(np.isfinite(values))
+    if not len(known):
+        return values
+    nan = math.nan
+    return np.interp(np.arange(len(values)), known, values[known], left=nan, right=nan)
 
 
 def planes(results: Results) -> list[Plane]:
@@ -220,7 +245,8 @@ def sensitivities(results: Results) -> list[Sensitivity]:
         numeric = all(is_number(value) for value in values.values())
         at = {t: float(v) if numeric else float(i) for i, (t, v) in enumerate(values.items())}
         for task in results.tasks:
-            for quantity in quantities(results, task, "cost"):
+            costs = (Quantity("cost", *cost) for cost in costs_of(results, task))
+            for quantity in (Quantity("return"), *costs):
                 lines: dict[str, list[SensitivityPoint]] = {}
                 for label, value, runs in slices(results, task, field):
                     final = estimate(

@@ -24,6 +24,8 @@ MOST_COSTS = 32
 
 METRICS = ("steps", "return")
 PER_COST = ("cost", "cost_error", "nu")
+EVALUATIONS = ("eval_sampled", "eval_deterministic")
+"""Of runs that have evaluations: the return and each cost of both."""
 TIMINGS = ("rollout_seconds", "update_seconds")
 
 
@@ -113,7 +115,11 @@ class RunFollower:
         if len(config["limits"]) > MOST_COSTS:
             raise CupolaError(f"{self.folder.path} limits more than {MOST_COSTS} costs.")
         self._stamp, self.config = stamp, config
-        keys = [*METRICS, *(f"{kind}/{cost}" for cost in config["limits"] for kind in PER_COST)]
+        costs = config["limits"]
+        keys = [*METRICS, *(f"{kind}/{cost}" for cost in costs for kind in PER_COST)]
+        if config.get("evaluate_every"):
+            of_each = ("return", *(f"cost/{cost}" for cost in costs))
+            keys += [f"{kind}/{name}" for kind in EVALUATIONS for name in of_each]
         self.metrics = JournalFollower(self.folder, "metrics.jsonl", schema.METRICS, keys, False)
         self.timings = JournalFollower(self.folder, "timings.jsonl", schema.TIMINGS, TIMINGS, True)
 

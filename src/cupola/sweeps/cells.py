@@ -7,7 +7,7 @@ import functools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cupola.gym.consent import effects_of_sinks, effects_of_task
+from cupola.gym.consent import effects_of_function, effects_of_sinks, effects_of_task
 from cupola.naming import slug, text_of
 from cupola.tasks import specs
 from cupola.tasks.base import TaskSpec
@@ -74,10 +74,13 @@ class Experiment:
     def effects(self) -> list[str]:
         """What running the cells does that needs the user's consent."""
         tasks = dict.fromkeys(cell.task for cell in self.cells)
+        costs = dict.fromkeys(cell.fields.get("cost", "") for cell in self.cells)
         sinks = dict.fromkeys(s for cell in self.cells for s in cell.fields.get("sinks", ()))
-        return [effect for task in tasks for effect in effects_of_task(task)] + effects_of_sinks(
-            sinks
-        )
+        return [
+            *(effect for task in tasks for effect in effects_of_task(task)),
+            *(effect for cost in costs for effect in effects_of_function(cost)),
+            *effects_of_sinks(sinks),
+        ]
 
 
 @functools.cache

@@ -15,7 +15,8 @@
     where = { algorithm = "cup", task = "HopperSpeed" }
     set = { delta = 0.01 }
 
-A field is one of `RunOptions` or of the algorithm's `Config`, or `preset`, or `limit`.
+A field is one of `RunOptions` or of the algorithm's `Config`, or `preset`, or `limit`; for tasks of
+the form gym:ID or env:package.module:function also one of `GymOptions`.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from typing import Any, NamedTuple
 from cupola.algos import load_algorithm
 from cupola.config import RunOptions
 from cupola.errors import CupolaError, unknown
+from cupola.gym.options import GymOptions
 from cupola.naming import slug
 from cupola.runs.files import read_file
 from cupola.sweeps.cells import SPECIAL_FIELDS, Cell, Experiment, Fields, cell_name
@@ -184,9 +186,9 @@ def variant(entry: Any) -> Variant:
 
 
 def field_names(algo: str) -> list[str]:
-    options = [field.name for field in dataclasses.fields(RunOptions) if field.name != "seed"]
-    own = [field.name for field in dataclasses.fields(load_algorithm(algo).Config)]
-    return [*SPECIAL_FIELDS, *options, *own]
+    kinds = (RunOptions, load_algorithm(algo).Config, GymOptions)
+    names = [field.name for kind in kinds for field in dataclasses.fields(kind)]
+    return [*SPECIAL_FIELDS, *(name for name in names if name != "seed")]
 
 
 def check_fields(variants: Iterable[Variant], shared: Iterable[str]) -> None:

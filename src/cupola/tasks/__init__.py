@@ -25,6 +25,14 @@ def _families() -> list[ModuleType]:
     ]
 
 
+def families() -> dict[str, list[TaskSpec]]:
+    """The specs of each family's tasks, by what the family is."""
+    return {
+        (family.__doc__ or "").partition("\n")[0]: list(family.TASKS.values())
+        for family in _families()
+    }
+
+
 def specs() -> dict[str, TaskSpec]:
     """Every task's spec, by name."""
     return {name: spec for family in _families() for name, spec in family.TASKS.items()}

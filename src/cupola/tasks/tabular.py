@@ -12,6 +12,7 @@ random choice, can be approached by the policies that cupola trains.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 
@@ -24,7 +25,6 @@ from cupola.types import Cost, Step
 GAMMA = 0.9
 TIME_LIMIT = 50
 """0.9^50 is half a per cent: what lies beyond the time limit hardly matters."""
-NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(100)
 
 
 def spec_of(name: str, cmdp: Cmdp, costs: Sequence[str], time_limit: int = TIME_LIMIT) -> TaskSpec:
@@ -164,6 +164,12 @@ def by_state(numbers: np.ndarray) -> np.ndarray:
     return most[..., None]
 
 
+@cache
+def quadrature() -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights of an integral over a Gaussian, up to a factor."""
+    return np.polynomial.hermite_e.hermegauss(100)
+
+
 def choice_probabilities(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """P(component i is the largest) [S, A] of independent Gaussians, mean and std [S, A].
 
@@ -171,12 +177,13 @@ def choice_probabilities(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """
     from scipy.special import ndtr  # slow to import, and not needed by whoever lists tasks
 
-    values = mean[..., None] + std[..., None] * NODES  # [S, A, nodes]
+    nodes, weights = quadrature()
+    values = mean[..., None] + std[..., None] * nodes  # [S, A, nodes]
     scaled = (values[:, :, None] - mean[:, None, :, None]) / std[:, None, :, None]
     below = ndtr(scaled)  # [S, i, j, nodes]
     own = np.eye(mean.shape[1], dtype=bool)[None, :, :, None]
     product = np.where(own, 1.0, below).prod(axis=2)
-    chances = product @ WEIGHTS
+    chances = product @ weights
     return chances / chances.sum(axis=1, keepdims=True)
 
 

@@ -268,11 +268,11 @@
     });
   }
 
-  function marks(task, quantity) {
-    const mine = linesOf(task, quantity);
+  function marks(task, panel) {
+    const mine = linesOf(task, panel.label);
     const lines = mine.map((line) => curve(line.look, line, { share }));
     const look = new Map(mine.map((line) => [line.s, line.look]));
-    return { lines, points: [], limits: limitLines("y", mine, (s) => look.get(s)), why: lateness(lines) };
+    return { lines, points: [], limits: limitLines("y", mine, (s) => look.get(s)), why: panel.evaluated ? "" : lateness(lines) };
   }
 
   function drawCharts() {
@@ -291,7 +291,7 @@
     for (const [key, [task, panel]] of wanted) {
       if (!panels.has(key)) {
         const home = panel.kind === "multiplier" ? byId("multipliers") : taskRow(task);
-        panels.set(key, new Chart(home, `${task}: ${panel.label}`, "environment steps", panel.label, () => marks(task, panel.label)));
+        panels.set(key, new Chart(home, `${task}: ${panel.label}`, "environment steps", panel.label, () => marks(task, panel)));
       }
     }
     const coarsest = Math.max(1, ...shownRuns().map(([, found]) => found.bucket));

@@ -13,7 +13,7 @@
   function curveMarks(panel) {
     const mine = panel.lines.filter(visible);
     const lines = mine.map((line) => curve(SERIES[line.s], line, { share, singleRuns }));
-    return { lines, points: [], limits: limitLines("y", mine, (s) => SERIES[s]), why: lateness(lines) };
+    return { lines, points: [], limits: limitLines("y", mine, (s) => SERIES[s]), why: panel.evaluated ? "" : lateness(lines) };
   }
 
   function planeMarks(plane) {
