@@ -20,10 +20,11 @@ test: $(DEV)  ## the tests, in parallel; a few minutes
 test-all: $(DEV)  ## the tests and everything that takes longer: more trainings, a Ray cluster
 	$(BIN)/python -m pytest tests $(PARALLEL)
 
-check: $(DEV)  ## formatter, linter, types, import contract
+check: $(DEV)  ## formatter, linter, types (also as on Windows), import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 src/cupola
 	$(BIN)/lint-imports --no-cache
 
 attack: $(DEV)  ## attacks of all kinds: MINUTES=60 SEED=0; the table goes to runs/attacks-SEED
