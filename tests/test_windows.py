@@ -78,27 +78,29 @@ def test_the_simulation_takes_away_what_windows_does_not_have():
 @linux
 def test_a_run_is_trained_stopped_and_resumed_bit_for_bit(tmp_path, tiny_args):
     """And nobody else writes to it meanwhile."""
-    run, more = tmp_path / "run", ("--limit", "0.4", "--iterations", "4000")
-    args = ("train", "ppo_lag", "ProbeQuadratic", *tiny_args, *more)
+    run, whole, more = tmp_path / "run", tmp_path / "whole", ("--limit", "0.4")
+    args = ("train", "ppo_lag", "ProbeQuadratic", *tiny_args, *more, "--iterations", "300")
     process = begun(*args, "--out", run)
     try:
         wait_for(lambda: lines_of(run) > 3, process)
+        process.send_signal(signal.SIGSTOP)  # it waits, for the second one to look at it
         second = cupola("resume", run)
         assert second.returncode == 1
         assert f"{run} is in use: process {process.pid} on " in second.stderr
         process.send_signal(signal.SIGINT)
+        process.send_signal(signal.SIGCONT)
         process.communicate()
         assert process.returncode == 130
     finally:
         process.kill()
         process.communicate()
-    done = lines_of(run)
-    resumed = cupola("resume", run, "--iterations", done + 3)
+    assert lines_of(run) < 300
+    resumed = cupola("resume", run)
     assert resumed.returncode == 0, resumed.stderr
-    whole = tmp_path / "whole"
     here = [sys.executable, "-m", "cupola", *map(str, args), "--out", str(whole)]
-    subprocess.run([*here, "--iterations", str(done + 3)], check=True, capture_output=True)
-    assert (run / "metrics.jsonl").read_bytes() == (whole / "metrics.jsonl").read_bytes()
+    subprocess.run(here, check=True, capture_output=True)  # on the system as it is
+    for name in ("metrics.jsonl", "checkpoints/00000300.safetensors"):
+        assert (run / name).read_bytes() == (whole / name).read_bytes()
     evaluated = cupola("eval", run, "--episodes", 2)
     assert evaluated.returncode == 0, evaluated.stderr
 
