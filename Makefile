@@ -9,7 +9,7 @@ SEED ?= 0
 PARALLEL := --numprocesses auto --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-all check bench attack soak clean
+.PHONY: train test test-all check bench attack soak dist clean
 
 train: $(READY)  ## a short real CUP training (a few minutes), ending in a table
 	$(BIN)/cupola train cup SwimmerSpeed --iterations 150 --out runs/quickstart-$$(date +%Y%m%d-%H%M%S)
@@ -20,10 +20,11 @@ test: $(DEV)  ## the tests, in parallel; a few minutes
 test-all: $(DEV)  ## the tests and everything that takes longer: more trainings, a Ray cluster
 	$(BIN)/python -m pytest tests $(PARALLEL)
 
-check: $(DEV)  ## formatter, linter, types, import contract
+check: $(DEV)  ## formatter, linter, types (also as on Windows), import contract
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 src/cupola
 	$(BIN)/lint-imports --no-cache
 
 attack: $(DEV)  ## attacks of all kinds: MINUTES=60 SEED=0; the table goes to runs/attacks-SEED
@@ -37,6 +38,16 @@ bench: $(READY)  ## steps a second beside the physics ceiling
 	$(BIN)/cupola bench HopperSpeed
 	$(BIN)/cupola bench HumanoidSpeed
 
+dist: $(VENV)/.ready-dist  ## wheel and source distribution, checked, installed and tried in an empty environment
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	$(BIN)/twine check --strict dist/*
+	sh .ci/try-wheel "$(PYTHON)" dist
+
+$(VENV)/.ready-dist: $(READY)
+	$(PIP) build twine
+	@touch $@
+
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit('cupola needs Python 3.11 or newer: make PYTHON=python3.11')"
 	$(PYTHON) -m venv $(VENV)
@@ -48,4 +59,4 @@ $(DEV): $(READY)
 	@touch $@
 
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
+
+from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 
@@ -20,8 +23,11 @@ for module in pkgutil.walk_packages(cupola.__path__, "cupola."):
 """
 
 
+SETTINGS = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
 def test_no_module_needs_a_package_that_only_developers_install():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = SETTINGS["project"]
 
     def names(requirements: list[str]) -> set[str]:
         return {r.split(">=")[0].split("[")[0].replace("-", "_") for r in requirements}
@@ -31,3 +37,38 @@ def test_no_module_needs_a_package_that_only_developers_install():
     command = [sys.executable, "-c", PROGRAM, *sorted(extra)]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+def targets(markdown: str) -> list[str]:
+    """Where links and pictures lead, by a parser of its own."""
+    tokens = [part for block in MarkdownIt().parse(markdown) for part in block.children or ()]
+    found = [part.attrs.get("href") or part.attrs.get("src") for part in tokens]
+    return [str(target) for target in found if target]
+
+
+def test_the_readme_of_the_index_leads_nowhere_that_is_not_there():
+    """As the hook of the build makes it: relative links lose their target, not their words."""
+    text = (ROOT / "README.md").read_text() + "\n[a page](https://example.org/a) [here](#start)\n"
+    hook = SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
+    for change in hook["substitutions"]:
+        text = re.sub(change["pattern"], change["replacement"], text)
+    assert targets(text) == ["https://example.org/a", "#start"]
+    assert "Constrained Update Projection (NeurIPS 2022)" in text
+    assert len(targets((ROOT / "README.md").read_text())) > 20
+    assert "](" not in text.replace("](https://example.org/a)", "").replace("](#start)", "")
+
+
+def test_classifiers_name_the_versions_that_were_run():
+    table = re.findall(r"^\| (3\.\d+) \| yes ", (ROOT / "docs/releasing.md").read_text(), re.M)
+    prefix = "Programming Language :: Python :: "
+    named = [c.removeprefix(prefix) for c in SETTINGS["project"]["classifiers"] if prefix in c]
+    assert table
+    assert named == ["3", *table]
+
+
+def test_every_dependency_has_a_lower_bound_and_types_are_shipped():
+    project = SETTINGS["project"]
+    extras = project["optional-dependencies"].values()
+    for requirement in (*project["dependencies"], *(r for extra in extras for r in extra)):
+        assert ">=" in requirement or requirement.startswith("mujoco<"), requirement
+    assert (ROOT / "src/cupola/py.typed").exists()

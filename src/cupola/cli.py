@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from cupola.errors import CupolaError, unknown
 from cupola.output import forgiving_output, visible
+from cupola.signals import interrupts
 from cupola.version import __version__
 
 USAGE = """\
@@ -42,8 +43,11 @@ COMMANDS = (
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run a command; errors that a user can act on are one sentence and exit code 1."""
-    with forgiving_output():
-        run(list(sys.argv[1:] if argv is None else argv))
+    try:
+        with interrupts(to_the_end=argv is None), forgiving_output():
+            run(list(sys.argv[1:] if argv is None else argv))
+    except KeyboardInterrupt:  # it came when all was said
+        sys.exit(130)
 
 
 def complain(text: str) -> None:

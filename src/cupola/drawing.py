@@ -25,11 +25,26 @@ def own_settings(**settings: Any) -> Iterator[None]:
 
 def _matplotlib() -> Any:
     """matplotlib, imported where nobody can have put a matplotlibrc: it is read, a pipe too."""
-    here = os.open(".", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.chdir("/")
+    with _elsewhere():
         import matplotlib
-    finally:
-        os.fchdir(here)
-        os.close(here)
     return matplotlib
+
+
+@contextmanager
+def _elsewhere() -> Iterator[None]:
+    """Within, the working directory is one of nobody else."""
+    if hasattr(os, "fchdir"):
+        here = os.open(".", os.O_RDONLY)
+        try:
+            os.chdir("/")
+            yield
+        finally:
+            os.fchdir(here)
+            os.close(here)
+    else:  # Windows: a directory has no descriptor, and its root is the one of any drive
+        path = os.getcwd()
+        try:
+            os.chdir(os.path.dirname(__file__))
+            yield
+        finally:
+            os.chdir(path)

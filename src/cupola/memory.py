@@ -10,6 +10,7 @@ import math
 import os
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 from cupola.algos.config import LagrangianConfig
 from cupola.algos.learner import REMEMBERED
@@ -22,6 +23,8 @@ FOREIGN_ENV = 2000
 """Bytes of a Gymnasium environment, which is an object of Python with wrappers around it."""
 WORKER = 20 * 2**20
 """Bytes of a process that has imported numpy and Gymnasium."""
+UNKNOWN = 2**50
+"""Bytes of a machine that does not tell: whatever is larger is a slip everywhere."""
 CONTAINER = Path("/sys/fs/cgroup/memory.max")
 
 
@@ -82,11 +85,22 @@ def needs(config: RunConfig, problem: Problem, obs_size: int, batches: int) -> d
 
 def machine_memory() -> int:
     """Bytes that this process could have if it were alone, with the bound of its container."""
-    found = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    found = _physical_memory()
     try:
         return min(found, int(CONTAINER.read_text()))
     except (OSError, ValueError):  # no container, or "max"
         return found
+
+
+def _physical_memory() -> int:
+    if hasattr(os, "sysconf"):
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    import ctypes
+
+    kilobytes = ctypes.c_ulonglong()  # Windows
+    system: Any = ctypes
+    told = system.windll.kernel32.GetPhysicallyInstalledSystemMemory(ctypes.byref(kilobytes))
+    return 1024 * kilobytes.value if told else UNKNOWN
 
 
 def size(count: int) -> str:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import _thread
 import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-REQUESTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+CLOSED: tuple[signal.Signals, ...] = tuple(
+    getattr(signal, name) for name in ("SIGHUP", "SIGBREAK") if hasattr(signal, name)
+)
+"""The signal of a terminal that was closed; on Windows it is SIGBREAK."""
+REQUESTS = (signal.SIGINT, signal.SIGTERM, *CLOSED)
 
 
 class StopRequest(threading.Event):
@@ -16,6 +22,60 @@ class StopRequest(threading.Event):
 
     number: signal.Signals | None = None
     """Which one it was."""
+
+
+@contextmanager
+def interrupts(to_the_end: bool) -> Iterator[None]:
+    """Within, Ctrl-C is a KeyboardInterrupt, once: one more ends the process without a word.
+
+    Python raises it wherever it happens to be: a second one would come while the first is handled.
+    In a destructor, or a callback of a weak reference, it would be lost with a traceback: it comes
+    again soon after. ``to_the_end``: the process ends with this, and Ctrl-C may hurry it.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    under_way = False
+
+    def interrupt(number: int, frame: object) -> None:
+        nonlocal under_way
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if under_way:
+            signal.raise_signal(signal.SIGINT)
+        under_way = True
+        raise KeyboardInterrupt
+
+    def lose(lost: sys.UnraisableHookArgs) -> None:
+        nonlocal under_way
+        if not isinstance(lost.exc_value, KeyboardInterrupt):
+            hook(lost)
+            return
+        under_way = False
+        signal.signal(signal.SIGINT, interrupt)
+        again = threading.Timer(0.02, _press)
+        again.daemon = True
+        again.start()
+
+    before, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    if before == signal.SIG_IGN:
+        yield
+        return
+    sys.unraisablehook = lose
+    signal.signal(signal.SIGINT, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if to_the_end else before)
+        sys.unraisablehook = hook
+
+
+def _press() -> None:
+    """Ctrl-C for the main thread, which may sleep."""
+    main = threading.main_thread().ident
+    if main and hasattr(signal, "pthread_kill"):
+        signal.pthread_kill(main, signal.SIGINT)
+    else:  # Windows
+        _thread.interrupt_main()
 
 
 @contextmanager
@@ -33,8 +93,9 @@ def stop_requests(acknowledge: Callable[[], None] = lambda: None) -> Iterator[St
         return
 
     before = {number: signal.getsignal(number) for number in REQUESTS}
-    if before[signal.SIGHUP] == signal.SIG_IGN:
-        del before[signal.SIGHUP]
+    for number in CLOSED:
+        if before[number] == signal.SIG_IGN:
+            del before[number]
 
     def ask(asked: int, frame: object) -> None:
         stopping.number = signal.Signals(asked)
@@ -62,17 +123,19 @@ def noticed(numbers: set[signal.Signals], tell: Callable[[], None]) -> Iterator[
     """
     reader, writer = socket.socketpair()
     writer.setblocking(False)
-    with reader, writer:
+    with writer:
         before = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         if before != -1:  # an event loop has it: then without
             signal.set_wakeup_fd(before)
+            reader.close()
             yield
             return
 
         def watch() -> None:
-            while found := reader.recv(1):
-                if found[0] in numbers:
-                    tell()
+            with reader:  # closed here: an interrupt may keep the main thread from waiting
+                while found := reader.recv(1):
+                    if found[0] in numbers:
+                        tell()
 
         thread = threading.Thread(target=watch, name="cupola-signals", daemon=True)
         thread.start()

@@ -45,6 +45,8 @@ class Board(ThreadingHTTPServer):
             " base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         """What the browser is allowed to do with the page."""
+        # On Windows it would let any other program have the port as well.
+        self.allow_reuse_address = sys.platform != "win32"
         super().__init__((ADDRESS, port), Handler)
 
     @property

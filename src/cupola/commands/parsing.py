@@ -102,4 +102,9 @@ def program() -> str:
     if shutil.which("cupola"):
         return "cupola"
     called = Path(sys.argv[0])
-    return os.path.relpath(called) if called.name == "cupola" else "python -m cupola"
+    if called.stem != "cupola":  # on Windows it is cupola.exe
+        return "python -m cupola"
+    try:
+        return os.path.relpath(called)
+    except ValueError:  # on another drive
+        return str(called)

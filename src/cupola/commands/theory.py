@@ -50,7 +50,7 @@ def run(args: Sequence[str]) -> None:
     with in_words(f"cannot write to {parsed.out}"):
         for name, data in files.items():
             write_file(parsed.out / name, data)
-        written = json.loads((parsed.out / proofs).read_text())
+        written = json.loads((parsed.out / proofs).read_bytes())
     for table in tables:
         console.print(table)
     for record in written:

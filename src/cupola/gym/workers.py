@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import subprocess
 import sys
-from multiprocessing.connection import Connection
 from typing import Any
 
 import cloudpickle
 
 from cupola.errors import CupolaError
+from cupola.gym import lines
 from cupola.gym.failures import EnvironmentFailedError, blaming
 from cupola.gym.single import EnvGroup, EnvRecipe
 from cupola.output import forgiving_output
@@ -51,18 +50,11 @@ class Worker:
             raise CupolaError(
                 f"{self._name} cannot be sent to a worker process ({error}): use workers=0."
             ) from error
-        ours, theirs = socket.socketpair()
-        program = "from cupola.gym.workers import serve; serve()"
-        self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", program, str(theirs.fileno())],
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,  # Ctrl-C and a closed terminal are for the main process
-            # The path of this process, no more: without -P the working directory would go first.
-            env=os.environ | {"PYTHONPATH": os.pathsep.join(p or os.getcwd() for p in sys.path)},
+        # The path of this process, no more: without -P the working directory would go first.
+        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
+        self._process, self._line = lines.start(
+            "from cupola.gym.workers import serve; serve()", os.environ | {"PYTHONPATH": path}
         )
-        theirs.close()
-        self._line = Connection(ours.detach())
         self._line.send_bytes(order)
 
     def send(self, method: str, *args: Any) -> None:
@@ -105,7 +97,7 @@ def serve() -> None:
 
 
 def _serve() -> None:
-    line = Connection(int(sys.argv[1]))
+    line = lines.answer()
     group: EnvGroup | None = None
     order: bytes | None = None
     while True:

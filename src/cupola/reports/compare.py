@@ -75,7 +75,10 @@ def short_names(paths: Sequence[Path]) -> list[str]:
     if len(paths) == 1:
         return [str(paths[0])]
     absolute = [os.path.abspath(path) for path in paths]
-    common = os.path.commonpath([os.path.dirname(path) for path in absolute])
+    try:
+        common = os.path.commonpath([os.path.dirname(path) for path in absolute])
+    except ValueError:  # on several drives of Windows
+        return absolute
     return [os.path.relpath(path, common) for path in absolute]
 
 

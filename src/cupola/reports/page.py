@@ -94,7 +94,7 @@ def fill(template: str, filled: dict[str, str]) -> str:
 
 
 def asset(name: str, package: str = "cupola.reports") -> str:
-    return resources.files(package).joinpath("assets", name).read_text()
+    return resources.files(package).joinpath("assets", name).read_text("utf-8")
 
 
 def content_hash(text: str) -> str:

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cupola.errors import CupolaError
+from cupola.runs.handles import Handle, entered, is_link
 
 MAX_RECORD = 64 * 2**20
 """Bytes of a JSON file."""
@@ -32,8 +33,6 @@ MAX_CHECKPOINT = 4 * 2**30
 MAX_CURVES = 2**30
 """Bytes of a file of curves, unpacked."""
 
-_ENTER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
-_SAFE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _STALE = re.compile(r"\.[0-9a-f]{16}\.tmp")
 
 
@@ -60,7 +59,7 @@ class Folder:
     def __init__(self, root: Path, *inner: str) -> None:
         self.root, self.inner = root, inner
         self.path = root.joinpath(*inner)
-        self._held: list[int] = []  # a descriptor of the root; shared with the folders within
+        self._held: list[Handle] = []  # the root; shared with the folders within
 
     def __truediv__(self, name: str) -> Folder:
         inside = Folder(self.root, *self.inner, name)
@@ -70,31 +69,30 @@ class Folder:
     @contextlib.contextmanager
     def held(self) -> Iterator[None]:
         """Within, this is the directory that it is now, whatever gets its name meanwhile."""
-        descriptor = os.open(self.root, _ENTER)
-        self._held.append(descriptor)
+        root = entered(self.root)
+        self._held.append(root)
         try:
             yield
         finally:
-            self._held.remove(descriptor)
-            os.close(descriptor)
+            self._held.remove(root)
+            root.close()
 
     @contextlib.contextmanager
-    def _entered(self) -> Iterator[int]:
-        """A descriptor of the folder, reached step by step without a link."""
-        root = (".", self._held[-1]) if self._held else (self.root, None)
-        here = os.open(root[0], _ENTER, dir_fd=root[1])
+    def _entered(self) -> Iterator[Handle]:
+        """The folder, reached step by step without a link."""
+        here = self._held[-1].enter("") if self._held else entered(self.root)
         try:
             for depth, name in enumerate(self.inner, 1):
                 try:
-                    inside = os.open(name, _ENTER | os.O_NOFOLLOW, dir_fd=here)
+                    inside = here.enter(name)
                 except OSError as error:
                     _refuse_link(name, here, self.root.joinpath(*self.inner[:depth]))
                     raise error
-                os.close(here)
+                here.close()
                 here = inside
             yield here
         finally:
-            os.close(here)
+            here.close()
 
     def make(self) -> None:
         """Make the folder, and those above it, where they are missing."""
@@ -104,7 +102,7 @@ class Folder:
             above = Folder(self.root, *self.inner[:depth])
             above._held = self._held
             with above._entered() as here, contextlib.suppress(FileExistsError):
-                os.mkdir(name, dir_fd=here)
+                here.make(name)
         with self._entered():
             pass
 
@@ -112,7 +110,7 @@ class Folder:
         """What is in the folder; nothing where it does not exist."""
         try:
             with self._entered() as here:
-                return sorted(os.listdir(here))
+                return sorted(here.names())
         except FileNotFoundError:
             return []
         except OSError as error:
@@ -121,7 +119,7 @@ class Folder:
     def entries(self) -> dict[str, bool]:
         """What is in the folder, and whether it is a folder itself; a link is none."""
         try:
-            with self._entered() as here, os.scandir(here) as found:
+            with self._entered() as here, here.scan() as found:
                 return {entry.name: entry.is_dir(follow_symlinks=False) for entry in found}
         except OSError as error:
             raise _unreadable(self.path, error) from None
@@ -176,7 +174,7 @@ class Folder:
         """Of a regular file; None where there is none, or something else of this name."""
         try:
             with self._entered() as here:
-                found = os.stat(name, dir_fd=here, follow_symlinks=False)
+                found = here.stat(name)
         except OSError:
             return None
         return _stamp(found) if stat.S_ISREG(found.st_mode) else None
@@ -208,18 +206,18 @@ class Folder:
                 with _create(temporary, here) as file:
                     append(file, data)
                     os.fsync(file.fileno())
-                os.replace(temporary, name, src_dir_fd=here, dst_dir_fd=here)
+                here.replace(temporary, name)
             except OSError:
                 with contextlib.suppress(OSError):
-                    os.unlink(temporary, dir_fd=here)
+                    here.remove(temporary)
                 raise
-            os.fsync(here)
+            here.sync()
 
     def create(self, name: str) -> io.FileIO:
         """A new, empty file in place of what has this name; unbuffered."""
         with self._entered() as here:
             with contextlib.suppress(FileNotFoundError):
-                os.unlink(name, dir_fd=here)
+                here.remove(name)
             return _create(name, here)
 
     def extend(self, name: str) -> io.FileIO:
@@ -231,7 +229,7 @@ class Folder:
     def remove(self, name: str) -> None:
         """Remove a file or a link, if there is one."""
         with contextlib.suppress(FileNotFoundError), self._entered() as here:
-            os.unlink(name, dir_fd=here)
+            here.remove(name)
 
     def remove_stale(self) -> None:
         """Remove the temporary files that killed writers left; for the holder of the lock."""
@@ -269,14 +267,13 @@ def append(file: io.FileIO, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _create(name: str, folder: int) -> io.FileIO:
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE
-    return io.FileIO(os.open(name, flags, 0o666, dir_fd=folder), "wb")
+def _create(name: str, folder: Handle) -> io.FileIO:
+    return io.FileIO(folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb")
 
 
-def _open_regular(name: str, flags: int, folder: int, path: Path) -> int:
+def _open_regular(name: str, flags: int, folder: Handle, path: Path) -> int:
     try:
-        descriptor = os.open(name, flags | _SAFE, 0o666, dir_fd=folder)
+        descriptor = folder.open(name, flags)
     except OSError as error:
         _refuse_link(name, folder, path)
         if error.errno in (errno.ENXIO, errno.EISDIR):  # a pipe without a reader, a socket
@@ -288,9 +285,9 @@ def _open_regular(name: str, flags: int, folder: int, path: Path) -> int:
     return descriptor
 
 
-def _refuse_link(name: str, folder: int, path: Path) -> None:
+def _refuse_link(name: str, folder: Handle, path: Path) -> None:
     with contextlib.suppress(OSError):
-        if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
+        if is_link(folder.stat(name)):
             raise CupolaError(
                 f"{path} is a link, which cupola does not follow: put what it leads to in its"
                 " place, if you trust it."

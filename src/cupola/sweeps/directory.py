@@ -22,7 +22,7 @@ from typing import Any, Literal, NamedTuple
 from cupola.errors import CupolaError, in_words
 from cupola.naming import slug
 from cupola.runs import result, schema
-from cupola.runs.directory import FORMAT, RunDirectory, reaching
+from cupola.runs.directory import FORMAT, LOCK, RunDirectory, reaching
 from cupola.runs.files import Folder, is_stale
 from cupola.runs.lock import locked
 from cupola.runs.schema import Record
@@ -199,9 +199,12 @@ class SweepDirectory:
                     for file in run.path.iterdir():
                         if file.is_dir() and not file.is_symlink():
                             shutil.rmtree(file)
-                        elif file.name != "config.json":
+                        elif file.name not in ("config.json", LOCK):
                             file.unlink()
-                    shutil.rmtree(run.path)
+                    (run.path / "config.json").unlink()
+                # A lock that is held cannot be removed on Windows.
+                (run.path / LOCK).unlink()
+                run.path.rmdir()
 
     def unlisted(self) -> list[str]:
         """Runs in the directory that the experiment does not list."""

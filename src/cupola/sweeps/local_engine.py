@@ -58,7 +58,7 @@ class LocalPool:
 
     def stop(self) -> None:
         for job in self._running.values():
-            job.process.terminate()
+            worker.ask_to_stop(job.process)
 
     def close(self) -> None:
         for name, job in list(self._running.items()):

@@ -25,6 +25,11 @@ STOPPED = 130
 """Exit code of a worker that was asked to stop and saved its run."""
 MEMORY_SIGNALS = ("SIGKILL", "SIGABRT", "SIGBUS")
 """Signals that end a process when memory runs out, among other reasons."""
+KILLED = (
+    STOPPED,
+    *(-getattr(signal, name) for name in ("SIGINT", "SIGKILL", "SIGTERM") if hasattr(signal, name)),
+)
+"""Exit codes of a worker that somebody ended. On Windows a kill looks like a failure."""
 FAILURE_WORDS = re.compile(r"error|failed|terminate|memory|bad_alloc|fatal", re.IGNORECASE)
 
 
@@ -112,7 +117,7 @@ def status_after(sweep: SweepDirectory, ended: WorkerExit) -> tuple[CellStatus, 
     if ended.code < 0:
         name = signal.Signals(-ended.code).name
         how = f"{name} (out of memory?)" if name in MEMORY_SIGNALS else name
-    if ended.code in (STOPPED, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM):
+    if ended.code in KILLED:
         return CellStatus("failed", f"its process ended with {how}, {RETRIES + 1} times"), True
     line = failure_line(sweep.folder / "logs", f"{ended.name}.log")
     return CellStatus("failed", f"its process ended with {how}: {line}"), False

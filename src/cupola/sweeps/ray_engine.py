@@ -41,7 +41,7 @@ def run_cell(folder: str, name: str, trust: bool = False) -> int:
             while process.poll() is None and not (sweep / STOP).exists():
                 time.sleep(POLL_SECONDS)
         finally:
-            process.terminate()  # stopped: the worker saves its run and ends
+            worker.ask_to_stop(process)  # stopped: the worker saves its run and ends
         return process.wait()
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -18,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cupola.processes import apart
 from cupola.runs.files import Folder
 
 if TYPE_CHECKING:
@@ -43,8 +45,18 @@ def start(
             stdin=subprocess.PIPE,
             stdout=output,
             stderr=output,
-            start_new_session=True,  # a Ctrl-C is for the parent, who asks its workers to stop
+            **apart(),  # a Ctrl-C is for the parent, who asks its workers to stop
         )
+
+
+def ask_to_stop(process: subprocess.Popen[bytes]) -> None:
+    """Let a worker save its run and end; it ends at once where it has not begun."""
+    if hasattr(signal, "SIGKILL"):
+        process.terminate()
+    elif process.stdin:  # Windows knows no such request: it would end at once
+        with contextlib.suppress(OSError):  # it has ended
+            process.stdin.write(b"s")
+            process.stdin.flush()
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -81,8 +93,13 @@ def attempt(sweep: SweepDirectory, name: str, trust: bool = False) -> int:
 
 
 def end_with_parent() -> None:
+    """End when standard input does; a byte is a request to stop, as a termination signal is."""
     while os.read(0, 1):
-        pass
+        if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:  # nothing has begun
+            from cupola.sweeps.loop import STOPPED
+
+            os._exit(STOPPED)
+        signal.raise_signal(signal.SIGTERM)
     os._exit(ORPHANED)
 
 
