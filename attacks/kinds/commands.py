@@ -16,7 +16,7 @@ from attacks.verdicts import check_manners, require
 
 __all__ = ["attack", "prepare"]
 
-SHARE, SECONDS, WARM, COUNTS = 6.0, 30.0, True, "command"
+SHARE, SECONDS, WARM, COUNTS = 2.5, 30.0, True, "command"
 
 WORDS = (
     *(

@@ -11,7 +11,7 @@ from attacks.places import Place
 from attacks.programs import REPOSITORY, call
 from attacks.verdicts import check_manners, require
 
-SHARE, SECONDS, WARM, COUNTS = 3.0, 30.0, True, "command"
+SHARE, SECONDS, WARM, COUNTS = 1.0, 30.0, True, "command"
 
 VALUES = (
     *("1", "0", "-1", "2", "1.5", "nan", "inf", "-inf", "true", '""', '"x"', '"cup"', "[]", "[[]]"),

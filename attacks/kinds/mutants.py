@@ -20,7 +20,7 @@ from attacks.verdicts import Failed, Outcome, check_manners, require
 from cupola.runs import checkpoints
 from cupola.runs.files import Folder
 
-SHARE, SECONDS, WARM, COUNTS = 55.0, 40.0, True, "mutant"
+SHARE, SECONDS, WARM, COUNTS = 62.0, 40.0, True, "mutant"
 
 SWEEP = """\
 iterations = 4

@@ -15,7 +15,7 @@ from attacks.programs import PATIENCE, Victim, program, slowly
 from attacks.subjects import check_same, made_once
 from attacks.verdicts import Failed, check_manners, require
 
-SHARE, SECONDS, WARM, COUNTS = 7.0, 300.0, False, "kill"
+SHARE, SECONDS, WARM, COUNTS = 18.0, 300.0, False, "kill"
 
 FILE = """\
 iterations = 40
