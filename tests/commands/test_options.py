@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import pytest
 
 from cupola import algos, tasks
+from cupola.cli import COMMANDS
+from cupola.commands.completion import arguments_of_commands
 from cupola.commands.options import field_texts, gathered, groups
 from cupola.config import RunOptions
 
@@ -45,6 +47,10 @@ def test_a_field_belongs_to_the_class_that_declares_it_first():
     )
 
 
+def test_all_commands_are_completed():
+    assert set(arguments_of_commands()) | {"train"} == set(COMMANDS)
+
+
 def test_texts_of_fields_are_inherited():
     assert field_texts(Derived) == {"size": "How large it is.", "name": "What it is called."}
 
@@ -72,6 +78,12 @@ def test_the_help_without_an_algorithm_says_that_each_has_more(command):
     assert "cupola train cup --help" in out
     assert "--seed" in out
     assert "--clip" not in out
+
+
+def test_capitals_and_dashes_of_an_algorithm_do_not_matter(command):
+    status, out, err = command("train", "PPO-Lag", "--help")
+    assert (status, err) == (0, "")
+    assert " ppo-lag options " in out
 
 
 COMPLETE = """

@@ -408,8 +408,8 @@ def test_an_environment_of_ones_own_with_a_cost_function_and_workers(
     (cell,) = grid.read(Path("pendulum.toml")).cells
     arguments = cell.arguments() | {"workers": 0}
     alone = training.train(cell.algo, cell.task, out="alone", **arguments)
-    swept = Path("runs/pendulum") / cell.name
-    lines = [json.loads(line) for line in (swept / "metrics.jsonl").read_text().splitlines()]
-    assert [line["cost/fast"] for line in lines] == [line["cost/fast"] for line in alone.metrics]
-    assert [line["return"] for line in lines] == [line["return"] for line in alone.metrics]
-    assert lines[-1]["cost/fast"] > 0
+    swept, own = (
+        path / "metrics.jsonl" for path in (Path("runs/pendulum") / cell.name, alone.path)
+    )
+    assert swept.read_bytes() == own.read_bytes()
+    assert alone.metrics[-1]["cost/cost"] > 0

@@ -7,6 +7,7 @@ import dataclasses
 import functools
 import importlib
 import operator
+import pkgutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -14,15 +15,10 @@ from typing import Annotated, Any, Literal
 import tyro
 from tyro.conf import OmitArgPrefixes, OmitSubcommandPrefixes, Positional, subcommand
 
-from cupola import algos, tasks
+from cupola import algos, commands, tasks
 from cupola.commands.parsing import parse
 from cupola.commands.train import arguments
 
-COMMANDS = (
-    "resume", "eval", "diagnose", "export", "render", "list", "bench", "sweep", "report", "board",
-    "compare", "theory", "completion",
-)  # fmt: skip
-"""All but `train`, whose options depend on the algorithm."""
 TASKS_IN_BASH = """
 # tyro completes no positional arguments: names of tasks, and files everywhere else.
 _cupola() {
@@ -47,11 +43,10 @@ class CompletionArgs:
 def run(args: Sequence[str]) -> None:
     shell = parse(CompletionArgs, args, "completion").shell
     trained = choice({name: trained_by(name) for name in algos.names()})
-    kinds = {name: arguments_of(name) for name in COMMANDS}
-    kinds["train"] = dataclasses.make_dataclass("Train", [("algo", trained)])
+    train = dataclasses.make_dataclass("Train", [("algo", trained)])
     with contextlib.suppress(SystemExit):
         tyro.cli(
-            choice(kinds),
+            choice(arguments_of_commands() | {"train": train}),
             prog="cupola",
             args=["--tyro-print-completion", shell],
             config=(OmitArgPrefixes, OmitSubcommandPrefixes),
@@ -60,10 +55,14 @@ def run(args: Sequence[str]) -> None:
         print(TASKS_IN_BASH % " ".join([*tasks.specs(), *tasks.aliases(), "gym:", "env:"]))
 
 
-def arguments_of(command: str) -> type:
-    """The dataclass of a command's arguments."""
-    module = importlib.import_module(f"cupola.commands.{command}")
-    return getattr(module, f"{command.capitalize()}Args")
+def arguments_of_commands() -> dict[str, type]:
+    """The arguments of each command; those of `train` depend on the algorithm."""
+    found = {}
+    for module in pkgutil.iter_modules(commands.__path__):
+        contents = vars(importlib.import_module(f"{commands.__name__}.{module.name}"))
+        if kind := contents.get(f"{module.name.capitalize()}Args"):
+            found[module.name] = kind
+    return found
 
 
 def trained_by(algo: str) -> type:

@@ -121,7 +121,8 @@ def arguments(algo: str, preset: str) -> type:
     module = algos.load_algorithm(algo)
     presets, standard = ", ".join(module.PRESETS), algos.default_preset(module)
     preset_option = Annotated[str, arg(metavar="NAME", help=f"One of {presets}.")]
-    nested = groups(RunOptions(), module.PRESETS[preset], GymOptions(), own=algo)
+    own = module.__name__.rpartition(".")[2]
+    nested = groups(RunOptions(), module.PRESETS[preset], GymOptions(), own=own)
     fields: list[Any] = [
         ("task", TASK),
         ("limit", LIMIT, ()),
