@@ -53,14 +53,15 @@ def make_samples(
         lam_critic=config.lam_critic,
         time_limit=config.time_limit,
         endless=endless_costs(config, problem),
+        goes_on=config.cost_termination == "goes_on",
         saturation=problem.saturation if config.action_density == "clipped" else (),
     )
 
 
 def endless_costs(config: OnPolicyConfig, problem: Problem) -> tuple[bool, ...]:
-    """For which costs [K] a termination counts as a time limit."""
+    """For which costs [K] a termination is not the end."""
     return tuple(
-        config.cost_termination == "time_limit" and discounted for discounted in problem.discounted
+        config.cost_termination != "terminal" and discounted for discounted in problem.discounted
     )
 
 

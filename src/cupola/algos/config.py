@@ -49,8 +49,9 @@ class AdvantageConfig:
     """Lambda of what the critics learn, reward and costs; 0: those of the advantages."""
     time_limit: TimeLimit = "bootstrap"
     """Whether the value goes on beyond an episode that the time limit cut."""
-    cost_termination: Literal["terminal", "time_limit"] = "terminal"
-    """What a termination is for costs with a discounted limit: their end too, or a time limit."""
+    cost_termination: Literal["terminal", "time_limit", "goes_on"] = "terminal"
+    """What a termination is for costs with a discounted limit: their end too; a time limit, after
+    which the critic says what comes; or they go on as they were."""
 
 
 @dataclass(frozen=True, kw_only=True)

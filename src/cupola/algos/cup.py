@@ -89,8 +89,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Lambda of generalised advantage estimation, for the costs."""
     lam_critic: float = 0.95
     """Lambda of what the critics learn, reward and costs; 0: those of the advantages."""
-    cost_termination: Literal["terminal", "time_limit"] = "time_limit"
-    """For costs with a discounted limit: a termination ends them, or counts as a time limit."""
+    cost_termination: Literal["terminal", "time_limit", "goes_on"] = "goes_on"
+    """What a termination is for costs with a discounted limit: their end too; a time limit, after
+    which the critic says what comes; or they go on as they were."""
     action_density: Literal["gaussian", "clipped"] = "clipped"
     """Density of actions beyond the point where an actuator saturates: the Gaussian's, or the
     probability of all that lies beyond."""

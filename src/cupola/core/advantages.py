@@ -64,6 +64,25 @@ def td_residuals(
     return advantages - gamma * lam * jnp.where(ended[..., None], 0.0, later)
 
 
+def going_rates(signals: jax.Array, ended: jax.Array, gamma: float) -> jax.Array:
+    """What an episode has earned a step so far, [T, N, R]: sum_k gamma^k x_{t-k} / sum_k gamma^k.
+
+    ``signals`` [T, N, R], ``ended`` [T, N]. Of an episode that began before the first step only
+    what is in the rollout counts.
+    """
+
+    def forward(
+        sums: tuple[jax.Array, jax.Array], step: tuple[jax.Array, jax.Array]
+    ) -> tuple[tuple[jax.Array, jax.Array], jax.Array]:
+        signal, over = step
+        total, weight = signal + gamma * sums[0], 1.0 + gamma * sums[1]
+        goes_on = 1.0 - over[:, None].astype(signal.dtype)
+        return (goes_on * total, goes_on * weight), total / weight
+
+    start = (jnp.zeros_like(signals[0]), jnp.zeros_like(signals[0]))
+    return jax.lax.scan(forward, start, (signals, ended))[1]
+
+
 def horizon_factor(gamma: float, lam: float) -> float:
     """1/(1 - gamma~) = (1 - gamma lam)/(1 - gamma), with gamma~ = gamma (1-lam)/(1-gamma lam)."""
     return (1 - gamma * lam) / (1 - gamma)

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from cupola import nets
 from cupola.core import distributions
-from cupola.core.advantages import TimeLimit, gae, scale
+from cupola.core.advantages import TimeLimit, gae, going_rates, scale
 from cupola.types import Params, Rollout, Samples
 
 
@@ -23,13 +23,14 @@ def build_samples(
     lam_critic: float = 0.0,
     time_limit: TimeLimit,
     endless: tuple[bool, ...] = (),
+    goes_on: bool = False,
     saturation: tuple[float, ...] = (),
 ) -> Samples:
     """Advantages A and value targets V + A of a rollout, flattened over time and environments.
 
     The reward's advantages are standardised, the costs' are left as they are. For a cost that is
     ``endless`` a termination counts as a time limit, so that what would have come after it is not
-    saved; () says that no cost is. ``lam`` is one number, or one for the reward and each cost,
+    saved; () says that no cost is. What that is, the critics say, or it ``goes_on`` as before. ``lam`` is one number, or one for the reward and each cost,
     [1 + K]; the A of the targets has ``lam_critic`` unless it is 0. With a ``saturation`` [A],
     actions beyond it are cut and marked in `Samples.side`.
     """
@@ -38,7 +39,7 @@ def build_samples(
         truncated = (terminated | truncated)[..., None]
         terminated = terminated[..., None] & ~jnp.array((False, *endless))
     values = nets.apply_critics(critics, rollout.obs)
-    next_values = nets.apply_critics(critics, rollout.next_obs)
+    next_values = later_values(critics, rollout, gamma, goes_on)
     estimate = partial(
         gae,
         signals(rollout),
@@ -74,6 +75,21 @@ def build_samples(
     count = per_step.log_prob.size
     flat = jax.tree.map(lambda leaf: leaf.reshape(count, *leaf.shape[2:]), per_step)
     return flat._replace(adv_r=scale(flat.adv_r, "standardise"))
+
+
+def later_values(critics: Params, rollout: Rollout, gamma: float, goes_on: bool) -> jax.Array:
+    """The values of the next states, [T, N, 1 + K]: what the critics say.
+
+    With ``goes_on``, costs behind a termination are those that the steps before it would have had
+    for ever. No critic knows them: no episode went on from there.
+    """
+    said = nets.apply_critics(critics, rollout.next_obs)
+    if not goes_on:
+        return said
+    terminated, truncated = jnp.asarray(rollout.terminated), jnp.asarray(rollout.truncated)
+    rates = going_rates(jnp.asarray(rollout.costs), terminated | truncated, gamma)
+    behind = jnp.where(terminated[..., None], rates / (1 - gamma), said[..., 1:])
+    return jnp.concatenate([said[..., :1], behind], axis=-1)
 
 
 def signals(rollout: Rollout) -> jax.Array:

@@ -12,7 +12,7 @@ from cupola import nets
 from cupola.algos.assembly import endless_costs
 from cupola.algos.config import OnPolicyConfig
 from cupola.core.advantages import gae
-from cupola.core.samples import signals
+from cupola.core.samples import later_values, signals
 from cupola.diagnosis.result import RETURN, Explained
 from cupola.diagnosis.sampling import Drawn, Subject, ahead_of
 from cupola.types import Array, Learner, Params, Problem, Rollout
@@ -66,7 +66,7 @@ def look_ahead(
 
     A return is known from a step on if the task itself ends the episode, or if at least ``ahead``
     steps follow before a time limit or the end of the rollout cuts it. Where a termination does not
-    end a cost (`endless_costs`), the critics say what would have come.
+    end a cost (`endless_costs`), what would have come is as in an update.
     """
     endless = np.array((False, *endless_costs(config, problem)))
     over = rollout.terminated[..., None] & ~endless
@@ -77,7 +77,8 @@ def look_ahead(
     def sums(signal: jax.Array, now: jax.Array, later: jax.Array, gamma: float) -> np.ndarray:
         return np.asarray(gae(signal, now, later, over, cut, gamma=gamma, lam=1.0) + now)
 
-    now, later = (nets.apply_critics(critics, obs) for obs in (rollout.obs, rollout.next_obs))
+    now = nets.apply_critics(critics, rollout.obs)
+    later = later_values(critics, rollout, config.gamma, config.cost_termination == "goes_on")
     none = jnp.zeros_like(now)
     ends = jnp.asarray(over | rollout.terminated[..., None])
     steps = sums(jnp.where(ends, 1.0 + ahead, 1.0), none, none, 1.0)
