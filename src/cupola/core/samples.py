@@ -30,9 +30,10 @@ def build_samples(
 
     The reward's advantages are standardised, the costs' are left as they are. For a cost that is
     ``endless`` a termination counts as a time limit, so that what would have come after it is not
-    saved; () says that no cost is. What that is, the critics say, or it ``goes_on`` as before. ``lam`` is one number, or one for the reward and each cost,
-    [1 + K]; the A of the targets has ``lam_critic`` unless it is 0. With a ``saturation`` [A],
-    actions beyond it are cut and marked in `Samples.side`.
+    saved; () says that no cost is. What that is, the critics say, or it ``goes_on`` as before.
+    ``lam`` is one number, or one for the reward and each cost, [1 + K]; the A of the targets has
+    ``lam_critic`` unless it is 0. With a ``saturation`` [A], actions beyond it are cut and marked
+    in `Samples.side`.
     """
     terminated, truncated = jnp.asarray(rollout.terminated), jnp.asarray(rollout.truncated)
     if any(endless):
