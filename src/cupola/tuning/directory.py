@@ -12,86 +12,19 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 from cupola.errors import CupolaError
-from cupola.runs import schema
 from cupola.runs.directory import reaching
 from cupola.runs.files import Folder, is_stale
-from cupola.runs.journal import chained
-from cupola.runs.schema import Record
 from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import SweepDirectory, json_value, writing
-from cupola.sweeps.pruning import Level
+from cupola.tuning import record
 from cupola.tuning.best import best_file
+from cupola.tuning.record import Known
 from cupola.tuning.study import Study
-from cupola.tuning.trials import STATES, Outcome, Trial, best
-from cupola.version import __version__
+from cupola.tuning.trials import Trial, best
 
-FILE, BEST_FILE = "tuning.json", "best.toml"
-
-
-@dataclasses.dataclass(frozen=True)
-class Known:
-    """What tuning.json holds."""
-
-    name: str
-    wanted: int
-    """Trials."""
-    asked: Record
-    trials: tuple[Trial, ...]
-    importances: dict[str, float]
-
-
-def read(path: Path) -> Known | None:
-    """The study in a directory; None where there is none, a sentence where it is damaged."""
-    record = schema.read_record(Folder(path), FILE, schema.TUNING)
-    if record is None:
-        return None
-    damaged = CupolaError(f"{path / FILE} is damaged: put back an earlier copy, or begin anew.")
-    if record.pop("check") != digest(record):
-        raise damaged
-    try:
-        trials = [trial_from(number, one) for number, one in enumerate(record["trials"])]
-    except (TypeError, ValueError):
-        raise damaged from None
-    return Known(
-        record["name"],
-        record["trials_wanted"],
-        record["asked"],
-        tuple(trials),
-        record["importances"],
-    )
-
-
-def digest(record: Record) -> str:
-    """Finds damage, not forgery."""
-    return chained("", json.dumps(record, sort_keys=True).encode())
-
-
-def trial_from(number: int, record: Record) -> Trial:
-    outcome = record.get("outcome")
-    if outcome:
-        if outcome["state"] not in STATES:
-            raise ValueError(outcome["state"])
-        if outcome["costs"].keys() != outcome["limits"].keys():
-            raise ValueError("costs without limits")
-        if outcome["mean_return"] is None and outcome["state"] != "failed":
-            raise ValueError("no return")
-        outcome = Outcome(**(outcome | {"levels": levels_from(outcome["levels"])}))
-    return Trial(number, record["values"], levels_from(record["bars"]), outcome)
-
-
-def levels_from(records: list[Record]) -> tuple[Level, ...]:
-    return tuple(Level(**one) for one in records)
-
-
-def record_of(trial: Trial) -> Record:
-    record: dict[str, Any] = dataclasses.asdict(trial)
-    del record["number"]
-    if trial.outcome is None:
-        del record["outcome"]
-    return record
+BEST_FILE = "best.toml"
 
 
 class StudyDirectory:
@@ -109,7 +42,7 @@ class StudyDirectory:
             if self.path.exists() and not self.path.is_dir():
                 raise CupolaError(f"{self.path} is a file: choose a directory with --out.")
             found = self.folder.names() if self.path.exists() else []
-            known = read(self.path) if FILE in found else None
+            known = record.read(self.path) if record.FILE in found else None
         if known:
             self._take_up(known)
         elif any(name != "sweep.lock" and not is_stale(name) for name in found):
@@ -128,9 +61,8 @@ class StudyDirectory:
             )
         for trial in known.trials:
             if not study.holds(trial.values):
-                raise CupolaError(
-                    f"{self.path / FILE} is damaged (trial {trial.number} is not in the space)."
-                )
+                what = f"trial {trial.number} is not in the space"
+                raise CupolaError(f"{self.path / record.FILE} is damaged ({what}).")
         self.trials, self.importances = list(known.trials), known.importances
 
     def sweep(self, trials: list[Trial] | None = None) -> SweepDirectory:
@@ -144,18 +76,11 @@ class StudyDirectory:
 
     def write(self) -> None:
         """Write down all that is known; the cells last."""
-        record = {
-            "cupola": __version__,
-            "name": self.study.name,
-            "trials_wanted": self.study.trials,
-            "asked": self.study.asked,
-            "trials": [record_of(trial) for trial in self.trials],
-            "importances": self.importances,
-        }
-        record = json.loads(json.dumps(json_value(record)))
+        study = self.study
+        known = Known(study.name, study.trials, study.asked, tuple(self.trials), self.importances)
         with writing(self.path):
             self.folder.make()
-            schema.write_record(self.folder, FILE, record | {"check": digest(record)})
+            record.write(self.folder, known)
             found = best(self.trials)
             if found:
                 self.folder.write(BEST_FILE, best_file(self.study, found).encode())
