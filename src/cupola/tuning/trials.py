@@ -8,7 +8,7 @@ mean cost is within its limit.
 from __future__ import annotations
 
 import dataclasses
-import statistics
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -19,8 +19,10 @@ from cupola.steadiness import relative_excess, violation
 from cupola.sweeps.cells import Fields
 from cupola.sweeps.pruning import Level, marks
 
-MEDIAN_OF = 5
-"""Finished trials that a bar needs."""
+FEWEST = 5
+"""Trials that a bar needs."""
+REACHED = 0.75
+"""The share of them that a bar lets pass."""
 
 TrialState = Literal["finished", "pruned", "failed"]
 STATES: tuple[TrialState, ...] = ("finished", "pruned", "failed")
@@ -82,15 +84,15 @@ def best(trials: Sequence[Trial]) -> Trial | None:
 
 
 def bars_of(trials: Sequence[Trial], iterations: int) -> tuple[Level, ...]:
-    """The median level of the finished trials at every mark; none while they are few.
+    """At every mark the level that three quarters of the trials reached, of those that came there.
 
-    Of an even number it is the lower of the two in the middle.
+    None while they are few.
     """
-    finished = [t.outcome for t in trials if t.outcome and t.outcome.state == "finished"]
+    ended = [trial.outcome for trial in trials if trial.outcome]
     found = []
     for mark in marks(iterations):
-        levels = [level for one in finished for level in one.levels if level.iteration == mark]
-        if len(levels) >= MEDIAN_OF:
-            middle = statistics.median_high([level.rank for level in levels])
-            found.append(Level(mark, middle[0], -middle[1]))
+        levels = [level for one in ended for level in one.levels if level.iteration == mark]
+        levels.sort(key=lambda level: level.rank)
+        if len(levels) >= FEWEST:
+            found.append(levels[math.ceil(REACHED * len(levels)) - 1])
     return tuple(found)
