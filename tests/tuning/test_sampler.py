@@ -69,17 +69,25 @@ def test_proposals_keep_away_from_what_failed() -> None:
     assert 0.3 < np.median(found) <= 0.55
 
 
-def test_pruned_and_running_trials_are_told() -> None:
-    def judge(one: Fields) -> Outcome | None:
-        if one["n"] == 1:
-            return None
-        reached = (Level(30, 0.0, one["x"]),)
-        if one["n"] < 4:
-            return Outcome("pruned", "", one["x"], {"cost": 0.0}, {"cost": 1.0}, reached)
-        return outcome(one["x"], levels=reached)
+def test_proposals_keep_away_from_what_was_pruned() -> None:
+    """Also where all that finished is infeasible, and what was pruned had no costs yet."""
 
-    values = propose(SPACE, tried(sampled(40), judge), 40)
-    assert all(SPACE[field].holds(value) for field, value in values.items())
+    def judge(one: Fields) -> Outcome:
+        if one["x"] > 0.5:
+            reached = (Level(30, 0.0, 1.0),)
+            return Outcome("pruned", "", 1.0, {"cost": 0.0}, {"cost": 1.0}, reached)
+        return outcome(1.0, 3.0 - one["x"])
+
+    trials = tried(sampled(40), judge)
+    found = [propose(SPACE, trials, number)["x"] for number in range(40, 60)]
+    assert 0.3 < np.median(found) <= 0.55
+
+
+def test_running_trials_are_told() -> None:
+    """Two that are chosen together are not the same."""
+    trials = tried(sampled(40), lambda one: outcome(one["x"]))
+    running = Trial(40, propose(SPACE, trials, 41))
+    assert propose(SPACE, [*trials, running], 41) != running.values
 
 
 def test_importances_are_of_the_field_that_decides() -> None:

@@ -40,7 +40,8 @@ def propose(space: Space, trials: Sequence[Trial], number: int) -> Fields:
     """The values of trial ``number``, given those before it; some of them may not have ended.
 
     The first ten are random. The later ones are of the multivariate tree-structured Parzen
-    estimator, which puts feasible trials before others, and those by their violations.
+    estimator, which puts feasible trials before others, and those in the order of the sums of
+    their violations.
     """
     optuna = load()
     seed = int(np.random.SeedSequence([number]).generate_state(1)[0])
@@ -49,8 +50,9 @@ def propose(space: Space, trials: Sequence[Trial], number: int) -> Fields:
     )
     study = optuna.create_study(direction="maximize", sampler=sampler)
     domains = distributions(optuna, space)
+    beyond = max((excess(trial) for trial in trials), default=0.0)
     for trial in trials:
-        study.add_trial(told(optuna, space, domains, trial))
+        study.add_trial(told(optuna, space, domains, trial, beyond))
     asked = study.ask(fixed_distributions=domains).params
     return {field: external(found, asked[field]) for field, found in space.items()}
 
@@ -77,8 +79,21 @@ def external(found: Range | Choice, value: Any) -> Any:
     return found.options[value] if isinstance(found, Choice) else value
 
 
-def told(optuna: Any, space: Space, domains: dict[str, Any], trial: Trial) -> Any:
-    """A trial as Optuna knows it. One that failed is further from feasible than any other."""
+def excess(trial: Trial) -> float:
+    """The sum of a finished trial's violations."""
+    outcome = trial.outcome
+    if outcome is None or outcome.state != "finished":
+        return 0.0
+    return sum(max(0.0, one) for one in outcome.excesses.values())
+
+
+def told(optuna: Any, space: Space, domains: dict[str, Any], trial: Trial, beyond: float) -> Any:
+    """A trial as Optuna knows it.
+
+    One that was pruned is further from feasible than those that finished, whose violations are at
+    most ``beyond``, the earlier the further: it has not learned enough to have costs. One that
+    failed is further than any other.
+    """
     states, outcome = optuna.trial.TrialState, trial.outcome
     params = {field: internal(found, trial.values[field]) for field, found in space.items()}
     about: dict[str, Any] = {"params": params, "distributions": domains}
@@ -86,13 +101,11 @@ def told(optuna: Any, space: Space, domains: dict[str, Any], trial: Trial) -> An
         return optuna.trial.create_trial(state=states.RUNNING, **about)
     if outcome.state == "failed":
         return optuna.trial.create_trial(value=0.0, constraints={"failed": math.inf}, **about)
-    about["constraints"] = outcome.excesses
+    constraints = outcome.excesses
     if outcome.state == "pruned":
-        # Optuna takes the last level; the later it was ended, the better it was.
         reached = outcome.levels[-1].iteration if outcome.levels else 0
-        steps = {reached: outcome.mean_return}
-        return optuna.trial.create_trial(state=states.PRUNED, intermediate_values=steps, **about)
-    return optuna.trial.create_trial(value=outcome.mean_return, **about)
+        constraints = {"pruned": beyond + 1 / (1 + reached)}
+    return optuna.trial.create_trial(value=outcome.mean_return, constraints=constraints, **about)
 
 
 def importances(space: Space, trials: Sequence[Trial]) -> dict[str, float]:
