@@ -328,6 +328,7 @@ def changed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
         lambda found: found["trials"][0]["outcome"].update(mean_return=None),
         lambda found: found["trials"][0].update(bars=[{"iteration": 1}]),
         lambda found: found.update(importances={"epochs": "all"}),
+        lambda found: found["asked"].update(space=[]),
     ],
 )
 def test_a_damaged_study_is_one_sentence(run: Run, change: Any) -> None:

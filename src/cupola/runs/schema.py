@@ -271,7 +271,7 @@ TUNING = Table(
     {
         "name": Text(),
         "trials_wanted": Whole(1),
-        "asked": Map(Plain()),
+        "asked": Table({"seeds": List(Whole()), "space": Map(Plain())}),
         "trials": List(_TRIAL),
         "importances": Map(Number(finite=True)),
         "check": Text(),

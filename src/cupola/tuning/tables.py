@@ -31,7 +31,7 @@ def settings(study: Known) -> Table:
     """The fields of the space."""
     found = best(study.trials)
     rows = []
-    space: dict[str, Any] = study.asked.get("space", {})
+    space: dict[str, Any] = study.asked["space"]
     fields = sorted(space, key=lambda field: -study.importances.get(field, 0.0))
     for field in fields:
         share = study.importances.get(field)
@@ -70,13 +70,13 @@ def shown(value: Any) -> Value:
 def trials(study: Known) -> Table:
     """All of them, the best first."""
     order, found = ranked(study.trials), best(study.trials)
-    fields = list(study.asked.get("space", {}))
+    fields = list(study.asked["space"])
     limits = next((t.outcome.limits for t in order if t.outcome and t.outcome.limits), {})
     columns = ["trial", "state", "return"]
     columns += [f"{name} (limit {format_number(limit)})" for name, limit in limits.items()]
     rows = [row(trial, list(limits), fields, trial is found) for trial in order]
     note = (
-        f"The best first. Means over {len(study.asked.get('seeds', []))} seeds of the last tenth of"
+        f"The best first. Means over {len(study.asked['seeds'])} seeds of the last tenth of"
         f" the iterations; of a pruned trial, up to where it was ended. {MARK} a cost above its"
         f" limit. The parts below show the best {SHOWN} trials."
     )
