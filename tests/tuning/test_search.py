@@ -197,6 +197,20 @@ def test_interruptions_change_nothing(run: Run, at_once: int) -> None:
     assert all(trial.outcome for trial in parts.trials)
 
 
+def test_a_kill_between_a_trial_and_its_cells(run: Run) -> None:
+    """Workers find the cells of a trial that only tuning.json knew."""
+    text = FILE.replace("= 25", "= 2")
+    path = run(text, looks=3).path
+    assert any(trial.outcome is None for trial in record.read(path).trials)
+    (path / "sweep.json").unlink()
+
+    def check(cell: Cell) -> str:
+        assert cell.name in SweepDirectory.open(path).cells
+        return ""
+
+    assert all(trial.outcome for trial in run(text, fail=check).trials)
+
+
 def test_more_trials_go_on_where_the_study_ended(run: Run) -> None:
     fewer, more = FILE.replace("= 25", "= 12"), FILE.replace("= 25", "= 14")
     run(fewer, "twice")

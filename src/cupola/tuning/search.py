@@ -28,6 +28,8 @@ def search(directory: StudyDirectory, pool: Pool, watch: Watch, stopping: thread
         for trial in directory.trials
         if trial.outcome is None or trial.outcome.state == "failed"
     ]
+    if waiting:
+        directory.write()  # a kill may have come between a trial and its cells
     while not stopping.is_set():
         waiting = waiting or choose(directory)
         if not waiting:
