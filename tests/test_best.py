@@ -10,12 +10,13 @@ import pytest
 
 import cupola
 from cupola import nets
-from cupola.best import WINDOW, Best, Standing, violation
+from cupola.best import WINDOW, Best, Standing
 from cupola.core import moments
 from cupola.errors import CupolaError
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
 from cupola.runs.files import Folder
+from cupola.steadiness import violation
 
 EMPTY = moments.empty(1)
 

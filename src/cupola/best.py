@@ -22,6 +22,7 @@ from cupola import nets
 from cupola.core.moments import Moments
 from cupola.runs import checkpoints
 from cupola.runs.checkpoints import Arrays
+from cupola.steadiness import violation
 
 WINDOW = 10
 
@@ -88,9 +89,3 @@ class Best:
             self.standing = Standing(updates, means[0], tuple(means[1:]), judged_by)
             self._policy = checkpoints.unflatten("best.policy", arrays, self._policy)
             self._moments = checkpoints.unflatten("best.moments", arrays, self._moments)
-
-
-def violation(costs: np.ndarray, limits: np.ndarray) -> float:
-    """The largest excess of costs [K] over their limits [K], relative to them; 0 where none is."""
-    excess = costs - limits
-    return float(np.max(excess / np.where(limits > 0, limits, 1.0), initial=0.0))

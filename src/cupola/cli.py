@@ -24,6 +24,7 @@ usage: cupola COMMAND ...
   cupola list              algorithms, presets and tasks
   cupola bench TASK        steps per second, beside the physics ceiling
   cupola sweep FILE        train all cells of an experiment file (experiments/toy.toml)
+  cupola tune FILE         search for the best feasible settings (experiments/tune-probe.toml)
   cupola report DIR ...    one page of a sweep, of any runs, or of files of curves
   cupola board DIR         a live page of all runs below a directory, in your browser
   cupola compare RUN ...   a quick look at a few runs
@@ -35,8 +36,8 @@ Each command explains itself: cupola train cup --help
 """
 
 COMMANDS = (
-    "train", "resume", "eval", "diagnose", "export", "render", "list", "bench", "sweep", "report",
-    "board", "compare", "theory", "completion",
+    "train", "resume", "eval", "diagnose", "export", "render", "list", "bench", "sweep", "tune",
+    "report", "board", "compare", "theory", "completion",
 )  # fmt: skip
 """Each is a module of `cupola.commands`."""
 

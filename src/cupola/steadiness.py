@@ -97,3 +97,13 @@ def final(values: np.ndarray) -> float:
 def cumulative_violation(costs: np.ndarray, limit: float) -> float:
     """sum_k max(0, J_k - b) over a curve [T]; iterations before the first episode do not count."""
     return float(np.nansum(np.maximum(costs - limit, 0.0)))
+
+
+def relative_excess(costs: np.ndarray, limits: np.ndarray) -> np.ndarray:
+    """(J - b) / b for costs [K] and limits [K]; J where b = 0."""
+    return (costs - limits) / np.where(limits > 0, limits, 1.0)
+
+
+def violation(costs: np.ndarray, limits: np.ndarray) -> float:
+    """The largest excess of costs [K] over their limits [K], relative to them; 0 where none is."""
+    return float(np.max(relative_excess(costs, limits), initial=0.0))

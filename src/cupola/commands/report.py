@@ -33,6 +33,8 @@ def run(args: Sequence[str]) -> None:
 def report(args: ReportArgs) -> None:
     from cupola.reports.merge import load, merge
     from cupola.reports.page import write_report
+    from cupola.tuning import record
+    from cupola.tuning.tables import best_trials, study_tables
 
     if not args.sources:
         raise CupolaError("say what to report: cupola report DIR, or a file of curves.")
@@ -46,5 +48,7 @@ def report(args: ReportArgs) -> None:
         print(sentence)
     for one in found.left_out:
         warnings.warn(str(one), stacklevel=1)
-    written = write_report(found, page)
+    study = None if len(sources) > 1 or sources[0].is_file else record.read(sources[0].path)
+    tables = study_tables(study) if study else []
+    written = write_report(best_trials(found, study) if study else found, page, tables)
     print(visible(f"{page}, with figures, tables and curves in {written}"))

@@ -21,6 +21,8 @@ class Entry(NamedTuple):
     value: Value
     bold: bool = False
     infeasible: bool = False
+    share: bool = False
+    """A part of 1, which the page draws as a bar."""
 
 
 class Table(NamedTuple):
@@ -148,10 +150,12 @@ def to_html(table: Table) -> str:
     numbers = [is_number(table, i) for i in range(len(table.columns))]
 
     def shown(entry: Entry, right: bool) -> str:
-        classes = [name for name in ("bold", "infeasible") if getattr(entry, name)]
+        classes = [name for name in ("bold", "infeasible", "share") if getattr(entry, name)]
         if right or not isinstance(entry.value, str):
             classes.append("number")
         chosen = f' class="{" ".join(classes)}"' if classes else ""
+        if entry.share and isinstance(entry.value, float):
+            chosen += f' style="--share: {entry.value:.1%}"'
         words = html.escape(format_entry(entry))
         if isinstance(entry.value, Estimate):
             words = re.sub(r"(\[.*\])", r'<span class="interval">\1</span>', words)

@@ -8,7 +8,7 @@ import html
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,11 @@ from cupola.sweeps.directory import writing
 PALETTE_SIZE = 32
 
 
-def write_report(results: Results, page: Path) -> Path:
-    """Write the page, and the folder of figures, tables and curves beside it; return the folder."""
+def write_report(results: Results, page: Path, first: Sequence[Table] = ()) -> Path:
+    """Write the page, and the folder of figures, tables and curves beside it; return the folder.
+
+    The tables ``first`` stand before all else.
+    """
     folder = Folder(page.parent, page.stem)
     if not any(run.curves for run in results.runs):
         known = [f"{run.name}: {run.reason}" for run in results.runs if run.reason]
@@ -41,12 +44,12 @@ def write_report(results: Results, page: Path) -> Path:
     with writing(page.parent):
         for part in ("figures", "tables"):
             (folder / part).make()
-        for table in found:
+        for table in (*first, *found):
             for suffix, render in RENDERERS.items():
                 (folder / "tables").write(f"{table.key}.{suffix}", encoded(render(table)))
         folder.write(curves.FILE_NAME, curves.encode(results))
         write_figures(results, folder / "figures", points)
-        Folder(page.parent).write(page.name, encoded(make_page(results, found, points)))
+        Folder(page.parent).write(page.name, encoded(make_page(results, first, found, points)))
     return folder.path
 
 
@@ -58,7 +61,7 @@ def encoded(text: str) -> bytes:
 RENDERERS = {"csv": formats.to_csv, "md": formats.to_markdown, "tex": formats.to_latex}
 
 
-def make_page(results: Results, found: list[Table], points: int) -> str:
+def make_page(results: Results, first: Sequence[Table], found: list[Table], points: int) -> str:
     summary, *others = found
     script = asset("charts.js") + asset("page.js")
     longest = max((run.iterations for run in results.runs), default=0)
@@ -69,6 +72,7 @@ def make_page(results: Results, found: list[Table], points: int) -> str:
         "title": html.escape(results.title),
         "overview": overview(results),
         "failures": failures(results),
+        "first": "\n".join(section(table) for table in first),
         "thinned": thinned,
         "summary": formats.to_html(summary),
         "tables": "\n".join(section(table) for table in others),

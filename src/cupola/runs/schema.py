@@ -224,6 +224,13 @@ RESULT = Table(
 
 FAILURE = Table({"reason": Text()})
 
+_LEVEL = Table(
+    {
+        "iteration": Whole(1),
+        "violation": Number(finite=True),
+        "mean_return": Number(finite=True),
+    }
+)
 _CELL = Table(
     {
         "name": Text(),
@@ -234,6 +241,7 @@ _CELL = Table(
         "algo": Text(),
         "fields": Table({}, {"iterations": Whole(1), "threads": Whole(0)}),
     },
+    {"bars": List(_LEVEL)},
 )
 SWEEP = Table(
     {
@@ -244,6 +252,32 @@ SWEEP = Table(
     }
 )
 """sweep.json."""
+
+_OUTCOME = Table(
+    {
+        "state": Text(),
+        "reason": Text(),
+        "mean_return": Number(finite=True, or_null=True),
+        "costs": Map(Number(finite=True)),
+        "limits": Map(Number(finite=True)),
+        "levels": List(_LEVEL),
+    }
+)
+_TRIAL = Table(
+    {"values": Map(Plain()), "bars": List(_LEVEL)},
+    {"outcome": _OUTCOME},
+)
+TUNING = Table(
+    {
+        "name": Text(),
+        "trials_wanted": Whole(1),
+        "asked": Table({"seeds": List(Whole()), "space": Map(Plain())}),
+        "trials": List(_TRIAL),
+        "importances": Map(Number(finite=True)),
+        "check": Text(),
+    }
+)
+"""tuning.json: a study of `cupola tune`."""
 
 WANDB = Table({"id": Text(), "project": Text()})
 MLFLOW = Table({"run_id": Text()})

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cupola.gym.consent import effects_of_function, effects_of_sinks, effects_of_task
 from cupola.naming import slug, text_of
+from cupola.sweeps.pruning import Level
 from cupola.tasks import specs
 from cupola.tasks.base import TaskSpec
 
@@ -35,6 +36,8 @@ class Cell:
     algo: str
     fields: Fields
     """All that is not a default: fields, and perhaps `preset` and `limit`."""
+    bars: tuple[Level, ...] = ()
+    """The run ends where it does worse."""
 
     def arguments(self) -> Fields:
         """Keywords of `cupola.train`."""

@@ -27,6 +27,7 @@ from cupola.runs.files import Folder, is_stale
 from cupola.runs.lock import locked
 from cupola.runs.schema import Record
 from cupola.sweeps.cells import Cell, Experiment
+from cupola.sweeps.pruning import Level
 from cupola.version import __version__
 
 LOCK_SECONDS = 20.0
@@ -62,7 +63,7 @@ class SweepDirectory:
         if record is None:
             raise CupolaError(f"{path} does not hold a sweep: it has no sweep.json.")
         try:
-            cells = tuple(Cell(**cell) for cell in record["cells"])
+            cells = tuple(cell_from(cell) for cell in record["cells"])
         except TypeError as error:
             raise CupolaError(f"{path / 'sweep.json'} is damaged ({error}).") from None
         for cell in cells:
@@ -81,6 +82,10 @@ class SweepDirectory:
             if path.exists() and not path.is_dir():
                 raise CupolaError(f"{path} is a file: choose a directory with --out.")
             found = Folder(path).names() if path.exists() else []
+            if "tuning.json" in found:
+                raise CupolaError(
+                    f"{path} holds a study of 'cupola tune': choose another directory with --out."
+                )
             if "sweep.json" in found:
                 name = cls.open(path).experiment.name
                 if name != experiment.name:
@@ -103,7 +108,7 @@ class SweepDirectory:
             "name": experiment.name,
             "evaluation_episodes": experiment.evaluation_episodes,
             "resources": experiment.resources,
-            "cells": [dataclasses.asdict(cell) for cell in experiment.cells],
+            "cells": [record_of(cell) for cell in experiment.cells],
         }
         with writing(self.path):
             self.folder.remove_stale()
@@ -213,6 +218,17 @@ class SweepDirectory:
             for file in self.path.glob("*/config.json")
             if file.parent.name not in self.cells
         )
+
+
+def record_of(cell: Cell) -> Record:
+    """A cell as sweep.json holds it."""
+    record = dataclasses.asdict(cell)
+    return record if cell.bars else {key: part for key, part in record.items() if key != "bars"}
+
+
+def cell_from(record: Record) -> Cell:
+    bars = tuple(Level(**bar) for bar in record.get("bars", ()))
+    return Cell(**(record | {"bars": bars}))
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -63,16 +63,21 @@ class Variant(NamedTuple):
 
 def read(path: Path) -> Experiment:
     """The experiment of a TOML file; a sentence that names the file where something is wrong."""
-    try:
-        record = tomllib.loads(checked_text(path))
-    except UnicodeDecodeError:
-        raise CupolaError(f"cannot read the experiment file {path} (not a text file).") from None
-    except (ValueError, RecursionError) as error:
-        raise CupolaError(f"{path} is not valid TOML: {error}.") from None
+    record = contents(path)
     try:
         return parse(record, slug(path.stem))
     except CupolaError as error:
         raise CupolaError(f"{path}: {error}") from None
+
+
+def contents(path: Path) -> Fields:
+    """What a TOML file holds."""
+    try:
+        return tomllib.loads(checked_text(path))
+    except UnicodeDecodeError:
+        raise CupolaError(f"cannot read the experiment file {path} (not a text file).") from None
+    except (ValueError, RecursionError) as error:
+        raise CupolaError(f"{path} is not valid TOML: {error}.") from None
 
 
 def checked_text(path: Path) -> str:

@@ -115,13 +115,15 @@ def run(sweep: SweepDirectory, name: str, trust: bool) -> int:
     from cupola.evaluation import evaluate
     from cupola.policy import load
     from cupola.sweeps.loop import STOPPED
+    from cupola.sweeps.pruning import pruner
     from cupola.training import resume, train
 
     cell, path = sweep.cells[name], sweep.run_path(name)
+    listener = pruner(path, cell.bars, cell.iterations)
     if sweep.has_begun(name):
-        done = resume(path, trust=trust)
+        done = resume(path, listener=listener, trust=trust)
     else:
-        done = train(cell.algo, cell.task, out=path, **cell.arguments())
+        done = train(cell.algo, cell.task, out=path, listener=listener, **cell.arguments())
     if not done.finished:
         return STOPPED
     policy, episodes = load(path), sweep.experiment.evaluation_episodes
