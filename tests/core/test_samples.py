@@ -106,3 +106,18 @@ def test_weights_of_time_are_in_proportion_however_late_the_samples_are(critics,
     weights = time_weights(late, gamma, (True, False))
     assert jnp.allclose(weights[:, 0] / weights[0, 0], jnp.array([1.0, gamma, gamma**2]))
     assert jnp.array_equal(weights[:, 1], jnp.ones(3))
+
+
+def test_behind_a_termination_a_cost_can_go_on_as_it_was(critics):
+    """At its rate for ever: 2 / (1 - 0.5) for the endless cost of 2 a step, whatever V says."""
+    switches = {"time_limit": "bootstrap", "endless": (True, False), "goes_on": True}
+    found = advantages(critics, [False, True, False], [False, False, False], **switches)
+    last = (ENDS[0], 2 + 0.5 * 4 - 10, ENDS[2])
+    np.testing.assert_allclose(found[1], last)
+    np.testing.assert_allclose(found[0], np.add(GOES_ON, np.multiply(0.25, last)))
+    np.testing.assert_allclose(found[2], GOES_ON)
+
+
+def test_behind_a_time_limit_the_critic_says_what_comes(critics):
+    switches = {"time_limit": "bootstrap", "endless": (True, True), "goes_on": True}
+    np.testing.assert_allclose(advantages(critics, [False], [True], **switches)[0], GOES_ON)

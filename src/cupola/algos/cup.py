@@ -148,7 +148,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     cost_estimate: Literal["episodes", "steps"] = "steps"
     """What the multipliers see of a cost: the mean over these episodes, or over all steps of the
     batch, which are of the newest policy."""
-    aim: float = 0.9
+    aim: float = 0.95
     """The rule steers to this share of the limit."""
     nu_init: float = 0.0
     """Multipliers at the start."""
