@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
+DOCS := $(VENV)/.ready-docs
 MINUTES ?= 60
 SEED ?= 0
 PARALLEL := --numprocesses auto --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-all check bench attack soak clean
+.PHONY: train test test-all check docs bench attack soak clean
 
 train: $(READY)  ## a short real CUP training (a few minutes), ending in a table
 	$(BIN)/cupola train cup SwimmerSpeed --iterations 150 --out runs/quickstart-$$(date +%Y%m%d-%H%M%S)
@@ -25,6 +26,10 @@ check: $(DEV)  ## formatter, linter, types, import contract
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+docs: $(DOCS)  ## the documentation site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "site/index.html"
 
 attack: $(DEV)  ## attacks of all kinds: MINUTES=60 SEED=0; the table goes to runs/attacks-SEED
 	$(BIN)/python -m attacks --minutes $(MINUTES) --seed $(SEED) --out runs/attacks-$(SEED)
@@ -47,5 +52,9 @@ $(DEV): $(READY)
 	$(PIP) --editable ".[dev]"
 	@touch $@
 
+$(DOCS): $(READY)
+	$(PIP) --editable ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) site .mypy_cache .ruff_cache .pytest_cache .hypothesis
