@@ -109,8 +109,8 @@ def test_the_search_works_in_a_page_that_is_opened_as_a_file(site, browser):
     field = "document.querySelector('.md-search__input')"
     browser.ask(f"{field}.focus()")
     browser.call("Input.insertText", text="multiplier")
-    browser.ask(f"{field}.dispatchEvent(new KeyboardEvent('keyup', {{bubbles: true}}))")
-    browser.wait("document.querySelector('.md-search-result__item a')")
+    key = f"{field}.dispatchEvent(new KeyboardEvent('keyup', {{bubbles: true}}))"
+    browser.wait(f"{key} && document.querySelector('.md-search-result__item a')")
     outside = "performance.getEntriesByType('resource').filter(e => !e.name.startsWith('file:'))"
     assert browser.ask(f"{outside}.length") == 0
     assert browser.messages == []
