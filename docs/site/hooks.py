@@ -25,6 +25,7 @@ DATA = ("experiments/", "benchmarks/")
 HIDDEN = {"__pycache__", "hooks.py"}
 FOLDER_LINK = re.compile(r"\]\(([\w./-]+)/\)")
 FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+IN_HEADING = re.compile(r"\\\(.*?\\\)")
 
 
 def on_config(config: MkDocsConfig) -> None:
@@ -107,7 +108,12 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def on_page_content(content: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Formulas become MathML, which browsers draw without a script."""
+    """Formulas become MathML, which browsers draw without a script; also in the contents."""
+    entries = list(page.toc)
+    while entries:
+        entry = entries.pop()
+        entry.title = IN_HEADING.sub(lambda found: formula(found[0], False, page), entry.title)
+        entries += entry.children
     return FORMULA.sub(lambda found: formula(found[2], found[1] == "div", page), content)
 
 
