@@ -1,7 +1,7 @@
 """The films of docs/gallery.md: `python docs/site/gallery.py`, or with the names of some tasks.
 
 They are what `cupola render TASK` shows, the first seconds of it, so that all of them together stay
-below 3 MB: half of the frames, in 200 x 200 pixels.
+below 3 MB: half of the frames, in 224 x 200 pixels.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def film(name: str) -> bytes:
     task = find_task(name, pictures=True)
     limits = {cost.name: cost.limit for cost in task.spec.costs if cost.limit is not None}
     envs = task.make(1, tuple(limits))
-    film = Film(limits, GAMMA, episodes=1, size=(200, 200))
+    film = Film(limits, GAMMA, episodes=1, size=(224, 200))
     for running, step in play(envs, "random", seed=0):
         film.watch(envs, running, step)
         if film.complete or film.times[-1] > SECONDS:
