@@ -4,12 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.ready-dev
+DOCS := $(VENV)/.ready-docs
 MINUTES ?= 60
 SEED ?= 0
 PARALLEL := --numprocesses auto --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-all check bench attack soak dist clean
+.PHONY: train test test-all check docs bench attack soak dist clean
 
 train: $(READY)  ## a short real CUP training (a few minutes), ending in a table
 	$(BIN)/cupola train cup SwimmerSpeed --iterations 150 --out runs/quickstart-$$(date +%Y%m%d-%H%M%S)
@@ -26,6 +27,10 @@ check: $(DEV)  ## formatter, linter, types (also as on Windows), import contract
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 src/cupola
 	$(BIN)/lint-imports --no-cache
+
+docs: $(DOCS)  ## the documentation site: open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "site/index.html"
 
 attack: $(DEV)  ## attacks of all kinds: MINUTES=60 SEED=0; the table goes to runs/attacks-SEED
 	$(BIN)/python -m attacks --minutes $(MINUTES) --seed $(SEED) --out runs/attacks-$(SEED)
@@ -58,5 +63,9 @@ $(DEV): $(READY)
 	$(PIP) --editable ".[dev]"
 	@touch $@
 
+$(DOCS): $(READY)
+	$(PIP) --editable ".[docs]"
+	@touch $@
+
 clean:
-	rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

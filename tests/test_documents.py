@@ -1,10 +1,14 @@
-"""The Python in README and docs runs as it stands, from top to bottom, with short trainings."""
+"""What README, docs and tutorials tell the reader to type runs as it stands, from top to bottom.
+
+Only trainings, diagnoses and grids are smaller.
+"""
 
 from __future__ import annotations
 
-import functools
 import re
+import shlex
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +16,7 @@ import pytest
 
 import cupola
 from cupola import interface
+from cupola.cli import main
 
 ROOT = Path(__file__).parents[1]
 BRIEF = {
@@ -25,17 +30,55 @@ BRIEF = {
     "sinks": (),
     "progress": False,
 }
+BRIEF_OPTIONS = {
+    # Some episodes of 1000 steps end, so that there is a best policy.
+    "train": {
+        **{"--batch-size": "4000", "--num-envs": "4", "--minibatch-size": "500", "--epochs": "1"},
+        **{"--iterations": "3", "--critic-epochs": "1", "--threads": "1"},
+    },
+    "diagnose": {"--batches": "2", "--episodes": "2"},
+    "eval": {"--episodes": "2"},
+}
+BLOCK = re.compile(r'^```(python|sh|toml)(?: title="(.+?)")?\n(.*?)^```', re.MULTILINE | re.DOTALL)
 
 
 def snippets(document: str) -> str:
-    """All Python of a document, line for line where it stands."""
+    """All that a document tells to type as Python, line for line where it stands.
+
+    A block with a title is a file to save; a line of a block of shell is a command.
+    """
     text = (ROOT / document).read_text()
     lines = [""] * (text.count("\n") + 1)
-    for block in re.finditer(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-        first = text[: block.start(1)].count("\n")
-        inside = block[1].splitlines()
-        lines[first : first + len(inside)] = inside
+    for block in BLOCK.finditer(text):
+        language, title, inside = block.groups()
+        first = text[: block.start(3)].count("\n")
+        code = inside.splitlines()
+        if title:
+            code = [f"save({title!r}, {inside!r})"]
+        elif language == "sh":
+            code = [f"shell({line!r})" for line in code]
+        elif language == "toml":
+            continue
+        lines[first : first + len(code)] = code
     return "\n".join(lines)
+
+
+def save(name: str, text: str) -> None:
+    """Write a file as the reader would; an experiment gets one short run per algorithm."""
+    text = re.sub(r"^iterations = \d+$", "iterations = 3", text, flags=re.MULTILINE)
+    Path(name).write_text(re.sub(r"^seeds = \d+$", "seeds = 1", text, flags=re.MULTILINE))
+
+
+def shell(line: str) -> None:
+    """A command of cupola in this process, shortened where that is possible."""
+    program, command, *words = shlex.split(line)
+    assert program == "cupola"
+    options = BRIEF_OPTIONS.get(command, {})
+    for name in options:
+        if name in words:
+            at = words.index(name)
+            del words[at : at + 2]
+    main([command, *words, *(word for option in options.items() for word in option)])
 
 
 @pytest.fixture
@@ -44,11 +87,15 @@ def executed(tmp_path, monkeypatch, trained):
     the names that it defines."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(trained.path, tmp_path / "runs" / "cup-HopperSpeed-0")
-    brief = functools.partial(interface.train, **BRIEF)
+
+    def brief(*args: Any, **fields: Any) -> cupola.Run:
+        return interface.train(*args, **(fields | BRIEF))
+
     monkeypatch.setattr(cupola, "train", brief, raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
 
     def run(document: str) -> dict[str, Any]:
-        names: dict[str, Any] = {}
+        names: dict[str, Any] = {"save": save, "shell": shell}
         exec(compile(snippets(document), document, "exec"), names)
         return names
 
@@ -74,3 +121,41 @@ def test_the_page_on_runs(executed):
     assert len(names["costs"]) == 6
     assert names["ended"]
     assert names["result"].episodes == 50
+
+
+def test_the_tutorial_of_a_first_run(executed):
+    names = executed("docs/tutorials/first-run.md")
+    assert (names["first"]["iteration"], names["last"]["iteration"]) == (1, 3)
+    assert names["ended"]
+    assert names["run"].path == Path("runs/second")
+
+
+def test_the_tutorial_of_two_costs(executed):
+    names = executed("docs/tutorials/two-costs.md")
+    assert names["run"].config.limits == {"fuel": 30, "speeding": 10}
+    assert names["run"].config.gym is not None
+    assert 0 < names["spent"]["fuel"] <= 100
+    assert list(cupola.load("runs/road").config.limits) == ["fuel", "speeding"]
+    del sys.modules["road"]
+
+
+def test_the_tutorial_of_comparing(executed, capsys):
+    executed("docs/tutorials/comparing.md")
+    page = Path("runs/comparing/report.html").read_text()
+    assert all(name in page for name in ("cup", "ppo_lag", "ppo"))
+    assert "settings that differ" in capsys.readouterr().out
+
+
+def test_the_tutorial_of_diagnosing(executed, capsys):
+    names = executed("docs/tutorials/diagnosing.md")
+    result, shown = names["result"], capsys.readouterr().out
+    assert (result.task, result.iteration) == ("SwimmerSpeed", 3)
+    assert shown.count("critic explains, before an update") == 2
+    assert all(finding.text in shown for finding in result.findings)
+
+
+def test_every_tutorial_is_executed():
+    pages = {path.name for path in (ROOT / "docs" / "tutorials").glob("*.md")} - {"README.md"}
+    source = Path(__file__).read_text()
+    assert pages
+    assert all(f'executed("docs/tutorials/{page}")' in source for page in pages)
