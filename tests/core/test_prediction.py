@@ -140,3 +140,9 @@ def test_levels_of_costs_are_the_mean_returns_of_whole_episodes_whatever_the_cri
     later = later._replace(cost_returns=np.array([7.0, 8.0]))
     found = cost_levels(critics, later, gamma=GAMMA, discounted=(True, False))
     assert float(found[0]) == 7.0
+    # With costs that go on, the rate of an episode's last steps is added for ever behind its end.
+    each = costs[..., 0].reshape(episodes, length, N)
+    recent = GAMMA ** np.arange(length)[::-1, None]
+    behind = (recent * each).sum(axis=1) / recent.sum() * GAMMA**length / (1 - GAMMA)
+    found = cost_levels(critics, batch, gamma=GAMMA, discounted=(True, False), goes_on=True)
+    np.testing.assert_allclose(found, expected + [behind.mean(), 0.0], rtol=1e-5)

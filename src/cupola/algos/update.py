@@ -301,7 +301,11 @@ def update_multipliers(
     measured, limits = jnp.asarray(batch.cost_returns), config.aim * jnp.asarray(problem.limits)
     if config.cost_estimate == "steps":
         measured = cost_levels(
-            learner.critics, batch, gamma=config.gamma, discounted=problem.discounted
+            learner.critics,
+            batch,
+            gamma=config.gamma,
+            discounted=problem.discounted,
+            goes_on=config.cost_termination == "goes_on",
         )
     if config.violation == "relative":
         measured, limits = relative_violation(measured, limits), jnp.zeros_like(limits)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from cupola import nets
 from cupola.core.advantages import td_residuals
-from cupola.core.samples import ratio, signals, time_weights
+from cupola.core.samples import later_values, ratio, signals, time_weights
 from cupola.types import Batch, Params, Prediction, Rollout, Samples
 
 
@@ -48,7 +48,12 @@ def predict_change(
 
 
 def cost_levels(
-    critics: Params, batch: Batch, *, gamma: float, discounted: tuple[bool, ...]
+    critics: Params,
+    batch: Batch,
+    *,
+    gamma: float,
+    discounted: tuple[bool, ...],
+    goes_on: bool = False,
 ) -> jax.Array:
     """J^c [K] of the policy that collected the batch, from all of its steps.
 
@@ -56,12 +61,16 @@ def cost_levels(
     discounted limit J = E[V(s_0)] + E[sum_t gamma^t delta_t], whatever V is; here V is the critic.
     Otherwise J is the mean cost per step times the mean length. Where no episode began in the
     batch, or none has ended yet, it is what `Batch.cost_returns` says.
+
+    With ``goes_on`` it is the J^c of episodes that no termination ends (`later_values`), which is
+    higher. A policy that falls meets its limit by that alone: a multiplier that followed would drop
+    and rise again, and the policy would fall for ever.
     """
     rollout = batch.rollout
     obs = jnp.asarray(rollout.obs)
     values = nets.apply_critics(critics, obs)[..., 1:]
-    later = nets.apply_critics(critics, jnp.asarray(rollout.next_obs))[..., 1:]
-    alive = ~jnp.asarray(rollout.terminated)[..., None]
+    later = later_values(critics, rollout, gamma, goes_on)[..., 1:]
+    alive = ~jnp.asarray(rollout.terminated)[..., None] | goes_on
     costs, times = jnp.asarray(rollout.costs), jnp.asarray(rollout.times)[..., None]
     weights = gamma**times
     deltas = costs + gamma * alive * later - values
