@@ -60,6 +60,54 @@ def test_ctrl_c_at_a_bad_moment(when):
     assert ended.stderr == ("cupola: interrupted.\n" if code == 130 else "")
 
 
+EVERYWHERE = """
+import signal, sys
+from cupola.signals import stop_requests
+
+def is_handled(frame):
+    while frame is not None and frame.f_code.co_name != "ask":
+        frame = frame.f_back
+    return frame is not None
+
+def attempt(number):
+    lines = 0
+    def trace(frame, event, arg):
+        nonlocal lines
+        if event == "line" and is_handled(frame):
+            lines += 1
+            if lines == number:
+                signal.raise_signal(signal.SIGINT)
+        return trace
+    try:
+        with stop_requests() as stopping:
+            sys.settrace(trace)
+            signal.raise_signal(signal.SIGINT)
+            sys.settrace(None)
+            assert stopping.is_set()
+    except KeyboardInterrupt:  # the second one
+        sys.settrace(None)
+        assert stopping.is_set()
+    return lines >= number
+
+number = 1
+while attempt(number):
+    number += 1
+print(number > 3)
+"""
+
+
+def test_ctrl_c_while_ctrl_c_is_handled():
+    """At every line of the handler: with a lock in it, the process would hang."""
+    ended = subprocess.run(
+        [sys.executable, "-c", EVERYWHERE],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert (ended.stdout, ended.stderr) == ("True\n", "")
+
+
 def test_a_command_within_python_leaves_ctrl_c_as_it_was(capsys):
     from cupola.cli import main
 

@@ -17,11 +17,17 @@ CLOSED: tuple[signal.Signals, ...] = tuple(
 REQUESTS = (signal.SIGINT, signal.SIGTERM, *CLOSED)
 
 
-class StopRequest(threading.Event):
-    """Set by a signal."""
+class StopRequest:
+    """Set by a signal.
+
+    It has no lock, as `threading.Event` has: a second signal would wait for the first for ever.
+    """
 
     number: signal.Signals | None = None
     """Which one it was."""
+
+    def is_set(self) -> bool:
+        return self.number is not None
 
 
 @contextmanager
@@ -80,7 +86,7 @@ def _press() -> None:
 
 @contextmanager
 def stop_requests(acknowledge: Callable[[], None] = lambda: None) -> Iterator[StopRequest]:
-    """An event that Ctrl-C, a termination signal or a closed terminal sets.
+    """A request that Ctrl-C, a termination signal or a closed terminal sets.
 
     A second signal ends at once. A closed terminal that is to be ignored (nohup) stays ignored;
     shells let what they start in the background ignore Ctrl-C, but whoever sends it means it.
@@ -99,7 +105,6 @@ def stop_requests(acknowledge: Callable[[], None] = lambda: None) -> Iterator[St
 
     def ask(asked: int, frame: object) -> None:
         stopping.number = signal.Signals(asked)
-        stopping.set()
         for number, handler in before.items():
             signal.signal(number, signal.SIG_DFL if handler == signal.SIG_IGN else handler)
         acknowledge()

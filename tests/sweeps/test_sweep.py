@@ -7,7 +7,6 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +17,7 @@ import cupola
 from cupola import training
 from cupola.cli import main
 from cupola.runs.files import Folder
+from cupola.signals import StopRequest
 from cupola.sweeps import grid
 from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import SweepDirectory
@@ -321,7 +321,7 @@ def test_who_is_started_again(scripted: SweepDirectory) -> None:
         "compiling\nterminate called: std::bad_alloc\n  @ 0x7f error\n\n"
     )
     pool = Scripted(scripted, {a: [-9, 130, 0], b: [-6], c: [-9] * (RETRIES + 1)})
-    statuses = work(scripted, pool, lambda _: None, threading.Event())
+    statuses = work(scripted, pool, lambda _: None, StopRequest())
     assert (pool.started.count(a), pool.started.count(b)) == (3, 1)
     assert pool.started.count(c) == 1 + RETRIES
     assert pool.most == 2
@@ -331,7 +331,7 @@ def test_who_is_started_again(scripted: SweepDirectory) -> None:
     assert "out of memory?" in statuses[c].reason
     assert scripted.status(c) == statuses[c]
     again = Scripted(scripted, {b: [0], c: [0]})
-    statuses = work(scripted, again, lambda _: None, threading.Event())
+    statuses = work(scripted, again, lambda _: None, StopRequest())
     assert sorted(again.started) == sorted([b, c])
     assert {status.state for status in statuses.values()} == {"finished"}
 

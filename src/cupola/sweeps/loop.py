@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 import signal
-import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable
@@ -13,6 +12,7 @@ from typing import NamedTuple, Protocol
 
 from cupola.errors import CupolaError
 from cupola.runs.files import Folder
+from cupola.signals import StopRequest
 from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import CellStatus, SweepDirectory
 
@@ -67,7 +67,7 @@ Watch = Callable[[dict[str, CellStatus]], None]
 
 
 def work(
-    sweep: SweepDirectory, pool: Pool, watch: Watch, stopping: threading.Event
+    sweep: SweepDirectory, pool: Pool, watch: Watch, stopping: StopRequest
 ) -> dict[str, CellStatus]:
     """Work through the cells that are not finished, until all have ended or were stopped.
 
