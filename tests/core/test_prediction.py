@@ -145,4 +145,4 @@ def test_levels_of_costs_are_the_mean_returns_of_whole_episodes_whatever_the_cri
     recent = GAMMA ** np.arange(length)[::-1, None]
     behind = (recent * each).sum(axis=1) / recent.sum() * GAMMA**length / (1 - GAMMA)
     found = cost_levels(critics, batch, gamma=GAMMA, discounted=(True, False), goes_on=True)
-    np.testing.assert_allclose(found, expected + [behind.mean(), 0.0], rtol=1e-5)
+    np.testing.assert_allclose(found, expected + np.array([behind.mean(), 0.0]), rtol=1e-5)
