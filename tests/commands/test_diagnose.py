@@ -74,7 +74,7 @@ def test_diagnose_prints_writes_and_draws_the_same(command, trained, tmp_path):
     assert table["multiplier nu"] == ["", f"{found['multipliers'][0]['nu']:.3g}"]
     last = table["improvement"][0].split()[-1]
     assert last == f"{found['kl'][0]['kl'][-1]:.2g}"
-    assert table["improvement"][1] == "0.01"
+    assert table["improvement"][1] == "0.02"
     said = " ".join(out.split())
     for finding in found["findings"]:
         assert f"{finding['status']} {finding['text']}" in said

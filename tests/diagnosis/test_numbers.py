@@ -69,7 +69,7 @@ class TestLookAhead:
         return Returns(found.values[:, 0], found.known[:, 0])
 
     def test_a_critic_says_what_comes_behind_a_cut_and_nothing_comes_behind_an_end(self):
-        values = self.returns(2).values
+        values = self.returns(2, cost_termination="time_limit").values
         summed = (1 - GAMMA**self.lengths) / (1 - GAMMA)
         cut = np.arange(8) > 2
         for k, (said, endless) in enumerate([(10.0, False), (20.0, False), (30.0, True)]):

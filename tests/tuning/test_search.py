@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import threading
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -18,6 +17,7 @@ from cupola.config import Ending
 from cupola.errors import CupolaError
 from cupola.reports.merge import load
 from cupola.runs.directory import RunDirectory
+from cupola.signals import StopRequest
 from cupola.sweeps import grid
 from cupola.sweeps.cells import Cell
 from cupola.sweeps.directory import SweepDirectory
@@ -110,7 +110,7 @@ def write_run(sweep: SweepDirectory, cell: Cell) -> None:
     sweep.write_result(cell.name, result)
 
 
-class Stopping(threading.Event):
+class Stopping(StopRequest):
     """Set after so many looks."""
 
     def __init__(self, looks: float = math.inf) -> None:

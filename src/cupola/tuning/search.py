@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 
 import numpy as np
 
 from cupola.errors import CupolaError
 from cupola.reports.results import load_cell
 from cupola.runs.directory import RunDirectory
+from cupola.signals import StopRequest
 from cupola.sweeps.directory import CellStatus, SweepDirectory
 from cupola.sweeps.loop import Pool, Watch, work
 from cupola.sweeps.pruning import is_below, level, marks
@@ -21,7 +21,7 @@ FAILURES = 3
 """Trials in a row that fail before the search gives up: something is wrong with all of them."""
 
 
-def search(directory: StudyDirectory, pool: Pool, watch: Watch, stopping: threading.Event) -> None:
+def search(directory: StudyDirectory, pool: Pool, watch: Watch, stopping: StopRequest) -> None:
     """Work on the trials that have not ended, or failed, and then on new ones, to the last."""
     waiting = [
         trial
