@@ -30,12 +30,19 @@ BRIEF = {
     "sinks": (),
     "progress": False,
 }
+# Of tutorials, in Python and on the command line, so that one compilation serves both. Some
+# episodes of 1000 steps end, so that there is a best policy.
+BRIEF_TUTORIAL = {
+    "batch_size": 4000,
+    "num_envs": 4,
+    "minibatch_size": 500,
+    "epochs": 1,
+    "critic_epochs": 1,
+    "iterations": 3,
+    "threads": 1,
+}
 BRIEF_OPTIONS = {
-    # Some episodes of 1000 steps end, so that there is a best policy.
-    "train": {
-        **{"--batch-size": "4000", "--num-envs": "4", "--minibatch-size": "500", "--epochs": "1"},
-        **{"--iterations": "3", "--critic-epochs": "1", "--threads": "1"},
-    },
+    "train": {f"--{name.replace('_', '-')}": str(x) for name, x in BRIEF_TUTORIAL.items()},
     "diagnose": {"--batches": "2", "--episodes": "2"},
     "eval": {"--episodes": "2"},
 }
@@ -87,14 +94,15 @@ def executed(tmp_path, monkeypatch, trained):
     the names that it defines."""
     monkeypatch.chdir(tmp_path)
     shutil.copytree(trained.path, tmp_path / "runs" / "cup-HopperSpeed-0")
-
-    def brief(*args: Any, **fields: Any) -> cupola.Run:
-        return interface.train(*args, **(fields | BRIEF))
-
-    monkeypatch.setattr(cupola, "train", brief, raising=False)
     monkeypatch.syspath_prepend(tmp_path)
 
     def run(document: str) -> dict[str, Any]:
+        sizes = BRIEF_TUTORIAL if document.startswith("docs/tutorials/") else BRIEF
+
+        def brief(*args: Any, **fields: Any) -> cupola.Run:
+            return interface.train(*args, **(fields | sizes))
+
+        monkeypatch.setattr(cupola, "train", brief, raising=False)
         names: dict[str, Any] = {"save": save, "shell": shell}
         exec(compile(snippets(document), document, "exec"), names)
         return names
@@ -149,9 +157,10 @@ def test_the_tutorial_of_comparing(executed, capsys):
 def test_the_tutorial_of_diagnosing(executed, capsys):
     names = executed("docs/tutorials/diagnosing.md")
     result, shown = names["result"], capsys.readouterr().out
-    assert (result.task, result.iteration) == ("SwimmerSpeed", 3)
+    assert (result["task"], result["iteration"]) == ("SwimmerSpeed", 3)
     assert shown.count("critic explains, before an update") == 2
-    assert all(finding.text in shown for finding in result.findings)
+    assert result["updates"] == 2
+    assert {finding["status"] for finding in result["findings"]} <= {"ok", "warning"}
 
 
 def test_every_tutorial_is_executed():
