@@ -43,14 +43,15 @@ bench: $(READY)  ## steps a second beside the physics ceiling
 	$(BIN)/cupola bench HopperSpeed
 	$(BIN)/cupola bench HumanoidSpeed
 
-dist: $(VENV)/.ready-dist  ## wheel and source distribution, checked, installed and tried in an empty environment
+dist: $(VENV)/dist/.ready  ## wheel and source distribution, checked, tried in an empty environment
 	rm -rf dist
-	$(BIN)/python -m build --outdir dist .
-	$(BIN)/twine check --strict dist/*
+	$(VENV)/dist/bin/python -m build --outdir dist .
+	$(VENV)/dist/bin/twine check --strict dist/*
 	sh .ci/try-wheel "$(PYTHON)" dist
 
-$(VENV)/.ready-dist: $(READY)
-	$(PIP) build twine
+$(VENV)/dist/.ready: .ci/dist.txt
+	$(PYTHON) -m venv $(VENV)/dist
+	$(VENV)/dist/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
 $(READY): pyproject.toml constraints.txt
