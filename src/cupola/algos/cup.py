@@ -130,7 +130,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Where the projection's descent begins: pi_{k+1/2}, or pi_k as Section 4.2 writes it."""
     stop_reference: Literal["start", "half"] = "half"
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
-    projection_delta: float = 0.04
+    projection_delta: float = 0.02
     """KL divergence that ends the projection early; 0: delta."""
     projection_optimiser: Literal["own", "shared"] = "own"
     """Adam of the projection: a new one each time, or the improvement's with its memory."""
