@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from cupola import nets
+from cupola import nets, zoo
 from cupola.config import RunConfig
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
@@ -82,12 +82,17 @@ class Policy:
 
 
 def load(path: str | Path, checkpoint: str | int = "last") -> Policy:
-    """The policy of a run directory's newest checkpoint, or of one checkpoint file.
+    """The policy of a run directory's newest checkpoint, of one checkpoint file, or of the zoo.
 
-    ``checkpoint`` is "last", the number of an iteration whose checkpoint is kept, or "best": the
-    best policy so far, feasible first, then by its return (docs/runs.md).
+    A policy of the zoo is called for example "zoo:HopperSpeed" (docs/zoo.md). ``checkpoint`` is
+    "last", the number of an iteration whose checkpoint is kept, or "best": the best policy so far,
+    feasible first, then by its return (docs/runs.md).
     """
     wanted = parse_checkpoint(checkpoint)
+    if zoo.is_named(path):
+        if isinstance(wanted, int):
+            raise CupolaError(f"{path} is a single policy: leave the checkpoint out.")
+        path, wanted = zoo.folder(path), "last"
     number = wanted if isinstance(wanted, int) else None
     run, (iteration, arrays, _) = open_checkpoint(Path(path), number)
     config = RunConfig.of(run)

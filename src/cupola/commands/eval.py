@@ -27,7 +27,7 @@ class EvalArgs:
     """Measure a trained policy on fresh episodes."""
 
     run: Positional[Path]
-    """The run's directory, or one of its checkpoints."""
+    """The run's directory, one of its checkpoints, or a policy of the zoo (zoo:HopperSpeed)."""
     checkpoint: Annotated[str, arg(metavar="best|last|N")] = "last"
     """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""
     episodes: int = 20

@@ -18,7 +18,7 @@ class ExportArgs:
     """Write a trained policy as one file that other programs can use: .onnx or .npz."""
 
     run: Positional[Path]
-    """The run's directory, or one of its checkpoints."""
+    """The run's directory, one of its checkpoints, or a policy of the zoo (zoo:HopperSpeed)."""
     file: Positional[Path]
     """policy.onnx for ONNX (needs the extra onnx), or policy.npz for plain numpy arrays."""
     force: bool = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cupola import algos, tasks
+from cupola import algos, tasks, zoo
 from cupola.commands.parsing import parse
 from cupola.tasks.base import TaskSpec
 from cupola.types import Cost
@@ -13,7 +13,7 @@ from cupola.types import Cost
 
 @dataclass(frozen=True)
 class ListArgs:
-    """Algorithms with their presets; tasks with sizes, costs and default limits."""
+    """Algorithms with their presets; tasks with sizes, costs and default limits; the zoo."""
 
 
 def run(args: Sequence[str]) -> None:
@@ -32,6 +32,23 @@ def run(args: Sequence[str]) -> None:
         "    gym:ID                         any that gymnasium.make knows: gym:Pendulum-v1\n"
         "    env:package.module:function    any that a function of yours makes"
     )
+    for line in zoo_lines():
+        print(line)
+
+
+def zoo_lines() -> list[str]:
+    """The trained policies that come with cupola; nothing where there are none."""
+    if not zoo.names():
+        return []
+    title = "zoo: trained policies, for example cupola eval zoo:NAME (return; costs with limits)"
+    return ["", title, *(f"  {card_line(name)}" for name in zoo.names())]
+
+
+def card_line(name: str) -> str:
+    card = zoo.card(name)
+    found = card["evaluation"]["sampled"]
+    costs = (f"{k} {c['mean']:.4g} <= {c['limit']:g}" for k, c in found["costs"].items())
+    return f"{zoo.PREFIX + name:<28} {found['return']['mean']:.4g}; {', '.join(costs)}"
 
 
 def row(spec: TaskSpec) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from cupola import zoo
 from cupola.diagnosis.advice import advise
 from cupola.diagnosis.changes import changes, update_each
 from cupola.diagnosis.critics import explained
@@ -49,6 +50,8 @@ def diagnose(
             raise CupolaError(f"{name} must be at least 2, not {value}.")
     if seed < 0:
         raise CupolaError(f"seed must not be negative, not {seed}.")
+    if zoo.is_named(path):
+        raise CupolaError(f"{path} is a policy alone: a diagnosis needs a run with its critics.")
     subject = Subject(Path(path), seed, settings, task=task, env=env, cost=cost, trust=trust)
     try:
         trainer = subject.trainer
