@@ -10,7 +10,7 @@ SEED ?= 0
 PARALLEL := --numprocesses auto --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: train test test-all check docs bench attack soak dist clean
+.PHONY: train test test-all check docs results bench attack soak dist clean
 
 train: $(READY)  ## a short real CUP training (a few minutes), ending in a table
 	$(BIN)/cupola train cup SwimmerSpeed --iterations 150 --out runs/quickstart-$$(date +%Y%m%d-%H%M%S)
@@ -31,6 +31,9 @@ check: $(DEV)  ## formatter, linter, types (also as on Windows), import contract
 docs: $(DOCS)  ## the documentation site: open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "site/index.html"
+
+results: $(READY)  ## every table and figure of results/README.md, from the committed curves; offline
+	$(BIN)/python -m results
 
 attack: $(DEV)  ## attacks of all kinds: MINUTES=60 SEED=0; the table goes to runs/attacks-SEED
 	$(BIN)/python -m attacks --minutes $(MINUTES) --seed $(SEED) --out runs/attacks-$(SEED)

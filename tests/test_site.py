@@ -129,7 +129,7 @@ def test_the_gallery_is_small_and_complete():
 @pytest.mark.slow
 def test_dead_links_are_errors(tmp_path):
     pytest.importorskip("mkdocs")
-    for name in ("docs", "experiments", "benchmarks", "src"):
+    for name in ("docs", "results", "experiments", "benchmarks", "src"):
         shutil.copytree(ROOT / name, tmp_path / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("mkdocs.yml", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copy(ROOT / name, tmp_path / name)

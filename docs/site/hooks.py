@@ -20,7 +20,7 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")
-FOLDERS = ("docs", "experiments", "benchmarks")
+FOLDERS = ("docs", "results", "experiments", "benchmarks")
 DATA = ("experiments/", "benchmarks/")
 HIDDEN = {"__pycache__", "hooks.py"}
 FOLDER_LINK = re.compile(r"\]\(([\w./-]+)/\)")

@@ -1,5 +1,6 @@
 """Experiment files: the cells they mean, and one sentence for every mistake."""
 
+import math
 import os
 import re
 from pathlib import Path
@@ -161,22 +162,30 @@ def test_a_file_that_is_a_pipe(tmp_path: Path) -> None:
 
 
 def test_the_committed_experiments() -> None:
-    """All can be read; those of the paper mean what the paper did."""
+    """All can be read; those of the paper mean what the paper did, and all that are compared train
+    for as many steps."""
     files = (ROOT / "experiments").glob("*.toml")
     found = {file.stem: read(file) for file in files if not file.name.startswith("tune-")}
     sizes = {name: len(experiment.cells) for name, experiment in found.items()}
     assert sizes["toy"] == 8
-    assert sizes["paper-robots"] == 6 * 5 * 10
-    assert sizes["paper-safety-gym"] == 5 * 4 * 10
-    limits = [cell.resolve() for cell in found["paper-limit"].cells]
+    assert sizes["default-robots"] == 5 * 5
+    assert sizes["paper-robots"] == 7 * 3 * 3
+    assert sizes["paper-humanoids"] == 7 * 2 * 3
+    assert sizes["paper-safety-gym"] == 5 * 2 * 2
+    assert sizes["velocity"] == 6 * 2
+    limits = [cell.resolve() for cell in found["sensitivity-limit"].cells]
     assert sorted({config.limits["speed"] for config in limits if config}) == [10, 15, 20, 25, 30]
     assert sizes["hopper-trap"] == 4 * 5
     assert sizes["recovery"] == 6
     for name in sizes:
-        for cell in found[name].cells if name.startswith("paper-") else ():
+        for cell in found[name].cells:
             config = cell.resolve()
-            if config:
-                assert (config.options.iterations, config.algorithm.batch_size) == (500, 5000)
+            assert config is not None
+            size = (config.options.iterations, config.algorithm.batch_size)
+            if name.startswith("paper-") and config.preset == "paper":
+                assert size == (500, 5000)
+            if name.startswith(("paper-", "default-robots", "sensitivity-", "velocity")):
+                assert 2_500_000 <= math.prod(size) < 2_501_000
 
 
 GYM = {
