@@ -29,8 +29,8 @@ def main() -> None:
             for line in zoo.fill(args.sources, args.episodes, args.seed):
                 print(line)
         else:
-            for path in writing.write_all():
-                print(path)
+            written = writing.write_all()
+            print("\n".join(map(str, written)) or "all tables and figures are up to date.")
     except CupolaError as error:
         sys.exit(f"results: {error}")
 

@@ -76,7 +76,7 @@ def of_both(published: Outcomes, default: Outcomes) -> Answer:
     }
     of_paper = settled(published)
     word: Word = "holds" if of_paper else words.get((of_paper, settled(default)), "not yet known")
-    return Answer(word, f"paper's settings: {told(published)}; default: {told(default)}")
+    return Answer(word, f"paper's settings ({told(published)}); default ({told(default)})")
 
 
 def of_one(outcomes: Outcomes) -> Answer:
@@ -340,7 +340,7 @@ CLAIMS = (
     Claim(
         "The multiplier rests at 0 for most of the training of Ant, Humanoid and Hopper.",
         "Section 5.2, Figure (a)",
-        _SENSITIVITY,
+        _ROBOTS,
         on_tasks(("AntSpeed", "HumanoidSpeed", "HopperSpeed"), rests),
     ),
     Claim(

@@ -51,7 +51,8 @@ class Figure(NamedTuple):
         with Image.open(self.path) as picture:
             return picture.info.get(KEY) == self.digest()
 
-    def write(self) -> None:
+    def write(self) -> bool:
+        """Whether the file has changed."""
         from matplotlib import pyplot
 
         picture = io.BytesIO()
@@ -60,20 +61,20 @@ class Figure(NamedTuple):
             picture, format="png", dpi=charts.DPI, metadata={KEY: self.digest(), "Software": None}
         )
         pyplot.close(figure)
+        if self.path.exists() and self.path.read_bytes() == picture.getvalue():
+            return False
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self.path.write_bytes(picture.getvalue())
+        return True
 
 
-def write_stale(found: list[Figure]) -> list[Path]:
-    """Draw those whose data have changed."""
+def write(found: list[Figure]) -> list[Path]:
+    """Draw all; those whose files have changed."""
     import matplotlib
 
-    stale = [figure for figure in found if not figure.is_current()]
     with own_settings(font_size=9):
         matplotlib.use("Agg")
-        for figure in stale:
-            figure.write()
-    return [figure.path for figure in stale]
+        return [figure.path for figure in found if figure.write()]
 
 
 def digest(runs: Iterable[RunResult], *texts: str) -> str:

@@ -73,8 +73,8 @@ class Data:
     """By name; those of `BLOCKS`."""
     results: dict[str, Results]
     """By name of the experiment; those that have curves."""
-    minutes: dict[str, dict[str, float]]
-    """By experiment and cell, of the cells whose run directories were at hand."""
+    cells: dict[str, dict[str, dict[str, str]]]
+    """Rows of cells.csv by experiment and cell, of those whose run directories were at hand."""
     published: dict[tuple[str, str, str], Published]
     """By source (paper, omnisafe), task and algorithm."""
 
@@ -91,10 +91,11 @@ class Data:
     def complete(self, task: str, label: str) -> bool:
         return 0 < self.wanted(task, label) == len(self.runs(task, label))
 
-    def minutes_of(self, task: str, label: str) -> list[float]:
+    def beside(self, task: str, label: str, column: str) -> list[float]:
+        """What cells.csv knows of the finished seeds, and curves do not."""
         named = {run.name for run in self.runs(task, label)}
-        cells = (cell for name in COMPARED for cell in self.minutes.get(name, {}).items())
-        return [minutes for cell, minutes in cells if cell in named]
+        rows = (row for name in COMPARED for row in self.cells.get(name, {}).values())
+        return [float(row[column]) for row in rows if row["cell"] in named and row.get(column)]
 
     def of(self, source: str, task: str, label: str) -> Published | None:
         """All variants of CUP stand beside what was published of it."""
@@ -120,10 +121,7 @@ def load(folder: Path = COMMITTED) -> Data:
     return Data(
         experiments={name: experiment(name) for name in names},
         results={name: read_curves(file) for name, file in files.items() if file.exists()},
-        minutes={
-            name: {cell: float(row["minutes"]) for cell, row in read_cells(name, folder).items()}
-            for name in names
-        },
+        cells={name: read_cells(name, folder) for name in names},
         published=read_published(),
     )
 

@@ -28,6 +28,9 @@ from results.sources import (
     limit_of,
 )
 
+MEASURED = ("return", "cost", "feasible iterations", "held", "lowest return", "highest cost")
+"""The columns of `measured`."""
+
 
 def body(table: Table) -> str:
     """Markdown without heading and note."""
@@ -38,8 +41,8 @@ def cells(data: Data, tasks: Iterable[str]) -> Table:
     """A row for each task and algorithm: ours, the paper's, OmniSafe's."""
     sources = ("paper", "omnisafe")
     columns = [
-        *("task", "algorithm", "seeds", "return", "cost", "feasible iterations", "held"),
-        *("lowest return", "highest cost", "minutes a run", "the paper", "OmniSafe"),
+        *("task", "algorithm", "seeds", *MEASURED),
+        *("minutes a run", "mean actions", "the paper", "OmniSafe"),
     ]
     rows = []
     for task in tasks:
@@ -56,11 +59,12 @@ def cells(data: Data, tasks: Iterable[str]) -> Table:
                     Entry(name),
                     Entry(f"{len(runs)} of {wanted}" if wanted else "-"),
                     *measured(runs, bold=label == best),
-                    minutes(data.minutes_of(task, label)),
+                    minutes(data.beside(task, label, "minutes")),
+                    mean_actions(data, task, label, runs),
                     *(Entry(shown(one, limit)) for one in published),
                 ]
             )
-    known = [i for i, _ in enumerate(columns) if i < 10 or any(row[i].value != "-" for row in rows)]
+    known = [i for i in range(len(columns)) if i < 9 or any(row[i].value != "-" for row in rows)]
     chosen = [[row[i] for i in known] for row in rows]
     return Table("cells", "Cells", [columns[i] for i in known], chosen)
 
@@ -82,6 +86,19 @@ def measured(runs: list[RunResult], bold: bool) -> list[Entry]:
         Entry(f"{format_number(returns[low])} (seed {low})"),
         Entry(f"{format_number(costs[high])}{MARK * (costs[high] > limit)} (seed {high})"),
     ]
+
+
+def mean_actions(data: Data, task: str, label: str, runs: list[RunResult]) -> Entry:
+    """Return / cost of the last policies on fresh episodes, as means over seeds."""
+    if not runs:
+        return Entry("-")
+    columns = (f"deterministic/{key}" for key in ("return", f"cost/{cost_of(runs[0])}"))
+    values = [data.beside(task, label, column) for column in columns]
+    if not all(values):
+        return Entry("-")
+    numbers = [float(np.mean(known)) for known in values]
+    mark = MARK * (numbers[1] > limit_of(task))
+    return Entry(f"{' / '.join(map(format_number, numbers))}{mark}")
 
 
 def minutes(known: list[float]) -> Entry:
@@ -106,8 +123,8 @@ def best_feasible(data: Data, task: str, labels: Iterable[str]) -> str:
 def summary(data: Data) -> Table:
     """A row for each row of the paper: its CUP, ours, the best of our baselines."""
     columns = [
-        *("task", "limit", "CUP in the paper: return / cost", "seeds", "ours: return"),
-        *("cost", "limit held by", "best baseline within the limit, retrained"),
+        *("task", "limit", "the paper's CUP", "seeds", "our return", "our cost"),
+        *("held by", "our best baseline within the limit"),
     ]
     rows = []
     for task in (*ROBOTS, *SAFETY_GYM):
@@ -140,6 +157,23 @@ def best_baseline(data: Data, task: str) -> str:
     runs = data.runs(task, best)
     numbers = (final_return(runs), final_cost(runs))
     return f"{NAMES[best]} {' / '.join(map(format_number, numbers))}"
+
+
+def sensitivity(data: Data, name: str) -> Table:
+    """A row for each task, algorithm and value of what an experiment varies."""
+    columns = ["task", "algorithm and value", "seeds", *MEASURED]
+    groups: dict[tuple[str, str], list[str]] = {}
+    for cell in data.experiments[name].cells:
+        row, task = row_and_task(cell)
+        groups.setdefault((task, row), []).append(name_of(cell))
+    there = {run.name: run for run in finished(data, name)}
+    rows = []
+    for (task, row), wanted in groups.items():
+        runs = [there[key] for key in wanted if key in there]
+        if runs:
+            seeds = Entry(f"{len(runs)} of {len(wanted)}")
+            rows.append([Entry(task), Entry(row), seeds, *measured(runs, bold=False)])
+    return Table(name, name, columns, rows)
 
 
 def state(data: Data, name: str) -> Table:
@@ -180,4 +214,5 @@ def row_and_task(cell: Cell) -> tuple[str, str]:
 
 def training_hours(data: Data) -> float:
     """Of all cells whose time is known."""
-    return math.fsum(m for cells in data.minutes.values() for m in cells.values()) / 60
+    rows = (row for cells in data.cells.values() for row in cells.values())
+    return math.fsum(float(row["minutes"]) for row in rows) / 60

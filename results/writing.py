@@ -35,7 +35,7 @@ def write_all() -> list[Path]:
     changed = [path for path, text in wanted.items() if not is_current(path, text)]
     for path in changed:
         path.write_text(wanted[path])
-    return changed + figures.write_stale(all_figures(data))
+    return changed + figures.write(all_figures(data))
 
 
 def is_current(path: Path, text: str) -> bool:
@@ -110,15 +110,19 @@ def page(data: Data) -> str:
             "robots": section(data, ROBOTS),
             "safety_gym": section(data, SAFETY_GYM),
             "velocity": section(data, VELOCITY),
-            "sensitivity": "\n\n".join(
-                shown(data, name, f"Final return and cost: {name}") or f"`{name}`: no cell yet."
-                for name in SENSITIVITY
-            ),
+            "sensitivity": "\n\n".join(sensitivity(data, name) for name in SENSITIVITY),
             "claims": claims.table(data),
             "state": state(data),
             "hours": hours(data),
         },
     )
+
+
+def sensitivity(data: Data, name: str) -> str:
+    table = tables.sensitivity(data, name)
+    if not table.rows:
+        return f"`{name}`: no cell yet."
+    return f"{tables.body(table)}\n\n{shown(data, name, f'Final return and cost: {name}')}"
 
 
 def hours(data: Data) -> str:

@@ -48,9 +48,22 @@ def fill(sources: list[Path], episodes: int, seed: int, home: Path = zoo.HOME) -
             if above:
                 yield f"{run.name}: {', '.join(above)} is above its limit on fresh episodes."
                 continue
+            if task in known(home) and better(home / task, results[0]):
+                yield f"{home / task} is kept: its return is higher than that of {run.name}."
+                break
             entry = write(home / task, policy, run, [one.seed for one in seeds], results, seed)
             yield f"{entry}: seed {run.seed}, return {results[0].returns.mean:.4g}."
             break
+
+
+def known(home: Path) -> list[str]:
+    return [path.parent.name for path in home.glob(f"*/{zoo.CARD}")]
+
+
+def better(entry: Path, result: Evaluation) -> bool:
+    """Whether a policy that is there has a higher return on fresh episodes."""
+    card = zoo.read_card(entry)
+    return card["evaluation"]["sampled"]["return"]["mean"] > result.returns.mean
 
 
 def path_of(run: RunResult, sources: list[Path]) -> Path:

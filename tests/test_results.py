@@ -93,8 +93,16 @@ def data_of(level: Callable[[str], float], share: Callable[[str], float], leave_
         )
         for name, experiment in before.experiments.items()
     }
-    minutes = {"default-robots": {"cup-HopperSpeed-10": 3.0, "cup-HopperSpeed-11": 5.0}}
-    return sources.Data(before.experiments, results, minutes, before.published)
+    cells = {
+        f"cup-HopperSpeed-{seed}": {
+            "cell": f"cup-HopperSpeed-{seed}",
+            "minutes": str(minutes),
+            "deterministic/return": "3100",
+            "deterministic/cost/speed": "90",
+        }
+        for seed, minutes in ((10, 3.0), (11, 5.0))
+    }
+    return sources.Data(before.experiments, results, {"default-robots": cells}, before.published)
 
 
 def verdicts(data: object) -> dict[str, str]:
@@ -115,7 +123,7 @@ def test_a_table_has_the_numbers_of_the_runs() -> None:
     assert row[6] == "5 of 5"
     assert row[7] == "3,000 (seed 10)"
     assert row[8] == "74.5 (seed 10)"
-    assert row[9] == "4"
+    assert row[9:11] == ["4", "3,100 / 90†"]
     returns = tables.cells(data, ("HopperSpeed",)).rows[0][3]
     assert returns.bold
     assert returns.value.value == pytest.approx(3002)
@@ -192,8 +200,9 @@ def test_a_figure_knows_whether_its_data_have_changed(tmp_path: Path) -> None:
     compared = data.compared()
     figure = figures.of_curves(compared, "PointButton1", tmp_path)
     assert not figure.is_current()
-    assert figures.write_stale([figure]) == [figure.path]
-    assert figures.write_stale([figure]) == []
+    assert figures.write([figure]) == [figure.path]
+    assert figure.is_current()
+    assert figures.write([figure]) == []
     other = data_of(lambda label: 3000.5, lambda label: 0.9).compared()
     assert not figures.of_curves(other, "PointButton1", tmp_path).is_current()
 

@@ -151,6 +151,19 @@ def test_a_run_that_is_not_feasible_is_no_entry(
     assert not (tmp_path / "zoo").exists()
 
 
+def test_a_better_entry_is_kept(home: Path, sweep: Path, tmp_path: Path) -> None:
+    other = tmp_path / "zoo"
+    shutil.copytree(home, other)
+    card = other / "ProbeQuadratic" / "card.json"
+    record = json.loads(card.read_text())
+    record["evaluation"]["sampled"]["return"]["mean"] += 1
+    card.write_text(json.dumps(record))
+    before = card.read_bytes()
+    (said,) = filling.fill([sweep], EPISODES, 7, other)
+    assert "is kept: its return is higher" in said
+    assert card.read_bytes() == before
+
+
 def above_its_limits(policy: cupola.Policy, **options: Any) -> Evaluation:
     found = cupola.evaluate(policy, **options)
     costs = {name: cost._replace(limit=cost.value.mean - 1) for name, cost in found.costs.items()}
