@@ -80,7 +80,7 @@ def with_block(text: str, inside: str) -> str:
     _, end, after = rest.partition(END)
     if not begin or not end:
         raise CupolaError(f"README.md has no block between {BEGIN} and {END}.")
-    return f"{before}{BEGIN}\n{inside}\n{END}{after}"
+    return f"{before}{BEGIN}\n\n{inside}\n\n{END}{after}"
 
 
 def block(data: Data) -> str:

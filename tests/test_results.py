@@ -189,7 +189,7 @@ def test_a_claim_is_open_while_seeds_are_missing() -> None:
 def test_the_block_of_the_readme() -> None:
     text = f"before\n{writing.BEGIN}\nold\n{writing.END}\nafter\n"
     once = writing.with_block(text, "new")
-    assert once == f"before\n{writing.BEGIN}\nnew\n{writing.END}\nafter\n"
+    assert once == f"before\n{writing.BEGIN}\n\nnew\n\n{writing.END}\nafter\n"
     assert writing.with_block(once, "new") == once
     with pytest.raises(CupolaError, match="no block"):
         writing.with_block("nothing", "new")
