@@ -57,7 +57,7 @@ $(VENV)/dist/.ready: .ci/dist.txt
 	$(VENV)/dist/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
 	@touch $@
 
-$(READY): pyproject.toml constraints.txt
+$(READY): pyproject.toml constraints.txt hatch_build.py src/cupola/native/kernels.c
 	@$(PYTHON) -c "import sys; sys.version_info >= (3, 11) or sys.exit('cupola needs Python 3.11 or newer: make PYTHON=python3.11')"
 	$(PYTHON) -m venv $(VENV)
 	$(PIP) --editable .

@@ -162,7 +162,7 @@ def main() -> int:
         "cores": cores,
         "platform": f"{platform.system()} {platform.machine()}",
         "load_average": os.getloadavg()[0],
-        "versions": {package: version(package) for package in ("mujoco", "mjbatch", "numpy")},
+        "versions": {package: version(package) for package in ("mujoco", "numpy")},
         "peer": {key: peer[key] for key in ("python", "versions")},
         "medians": {name: summarise(rows) for name, rows in rounds.items()},
         "rounds": rounds,

@@ -13,7 +13,8 @@ from cupola import nets
 from cupola.core import moments as obs_moments
 from cupola.core.moments import Moments
 from cupola.episodes import Episodes, Finished
-from cupola.tasks.base import Actor, State, Task, TaskFactory
+from cupola.tasks.actor import NetworkActor
+from cupola.tasks.base import State, Task, TaskFactory
 from cupola.types import Rollout, Step
 
 _POOL = ThreadPoolExecutor(1, thread_name_prefix="cupola-collector")
@@ -24,44 +25,18 @@ StepWatcher = Callable[[Task, np.ndarray, Step], None]
 """Whole episodes that are played side by side."""
 
 
-def make_actor(policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool) -> Actor:
-    """The policy as plain numpy: for a few rows at a time a compiled call costs more."""
-    layers = [(np.asarray(weight), np.asarray(bias)) for weight, bias in policy.mean]
-    log_std = policy.log_std
-    choose = one_hot if log_std is None else gaussian(np.exp(np.asarray(log_std)))
-    mean, scale = (np.asarray(x) for x in obs_moments.shift_and_scale(moments))
-
-    def act(obs: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        x = obs
-        if normalise:
-            x = (x - mean) * scale
-            np.minimum(np.maximum(x, -obs_clip, out=x), obs_clip, out=x)  # np.clip is slower
-        for weight, bias in layers[:-1]:
-            x = x @ weight
-            x += bias
-            np.tanh(x, out=x)
-        weight, bias = layers[-1]
-        x = x @ weight
-        x += bias
-        return choose(x, noise)
-
-    return act
-
-
-def gaussian(std: np.ndarray) -> Actor:
-    """Samples [N, A] around means [N, A]."""
-
-    def choose(mean: np.ndarray, noise: np.ndarray) -> np.ndarray:
-        mean += std * noise
-        return mean
-
-    return choose
-
-
-def one_hot(logits: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """Samples [N, A] of choices with ``logits`` [N, A], by the Gumbel noise of each choice."""
-    chosen = np.argmax(logits + noise, axis=-1)
-    return (chosen[..., None] == np.arange(logits.shape[-1])).astype(np.float32)
+def make_actor(
+    policy: nets.Policy, moments: Moments, obs_clip: float, normalise: bool
+) -> NetworkActor:
+    """The policy as tasks play it."""
+    shift, scale = (np.asarray(x) for x in obs_moments.shift_and_scale(moments))
+    return NetworkActor(
+        layers=tuple((np.asarray(weight), np.asarray(bias)) for weight, bias in policy.mean),
+        shift=shift if normalise else None,
+        scale=scale if normalise else None,
+        clip=obs_clip,
+        std=None if policy.log_std is None else np.exp(np.asarray(policy.log_std)),
+    )
 
 
 def make_prepare(
@@ -95,8 +70,17 @@ class Collector:
         self.obs = self.task.reset(seed, stagger=True)
         self.episodes.start(staggered=True)
 
-    def collect(self, act: Actor, noise: np.ndarray, into: Rollout) -> Finished:
+    def collect(self, act: NetworkActor, noise: np.ndarray, into: Rollout) -> Finished:
         """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A]."""
+        obs = self.task.play(act, noise, into)
+        if obs is None:
+            self._step_through(act, noise, into)
+        else:
+            self.obs = obs
+        return self.episodes.absorb(into)
+
+    def _step_through(self, act: NetworkActor, noise: np.ndarray, into: Rollout) -> None:
+        """The same for a task that cannot play: all environments together, step by step."""
         task, inputs, steps = self.task, self._inputs, []
         for obs, actions, unit in zip(into.obs, into.actions, noise, strict=True):
             obs[:] = self.obs[:, inputs]
@@ -107,7 +91,6 @@ class Collector:
         into.rewards[:], into.costs[:] = task.score(steps, into.actions)
         into.terminated[:] = [step.terminated for step in steps]
         into.truncated[:] = [step.truncated for step in steps]
-        return self.episodes.absorb(into)
 
     def save(self) -> State:
         task, episodes = self.task.save(), self.episodes.save()
@@ -137,7 +120,7 @@ def collector_sizes(num_envs: int) -> list[int]:
 
 
 def collect(
-    collectors: list[Collector], act: Actor, noise: np.ndarray, side_by_side: bool
+    collectors: list[Collector], act: NetworkActor, noise: np.ndarray, side_by_side: bool
 ) -> tuple[Rollout, Finished]:
     """T steps of all collectors with unit noise [T, N, A], and the episodes that ended."""
     task = collectors[0].task

@@ -28,7 +28,8 @@ from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
 from cupola.runs.schema import Record
 from cupola.seeds import environment_seed
-from cupola.tasks.base import Actor, TaskFactory, action_arrays
+from cupola.tasks.actor import NetworkActor
+from cupola.tasks.base import TaskFactory, action_arrays
 from cupola.types import Batch, Learner
 
 
@@ -128,7 +129,7 @@ class Trainer:
             timings["evaluation_seconds"] = time.perf_counter() - began
         return metrics | measured, timings
 
-    def _actor(self) -> Actor:
+    def _actor(self) -> NetworkActor:
         """The present policy."""
         config = self.config.algorithm
         return make_actor(self.learner.policy, self.moments, config.obs_clip, config.normalise_obs)

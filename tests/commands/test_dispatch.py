@@ -56,7 +56,6 @@ HEAVY = (
     "jaxlib",
     "optax",
     "mujoco",
-    "mjbatch",
     "scipy",
     "matplotlib",
     "PIL",

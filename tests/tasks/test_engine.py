@@ -6,10 +6,11 @@ import mujoco
 import numpy as np
 import pytest
 
+from cupola import native
 from cupola.errors import CupolaError
 from cupola.tasks import engine, make_task, spec_of
 from cupola.tasks.base import Task
-from cupola.tasks.engine import Engine, PlainEngine, engine_name, make_engine, mjbatch
+from cupola.tasks.engine import Engine, NativeEngine, PlainEngine, engine_name, make_engine
 from cupola.tasks.safety_gym import SCENES, world
 from cupola.tasks.speed import ROBOTS, model_path
 
@@ -23,7 +24,7 @@ MODELS: dict[str, Callable[[], mujoco.MjModel]] = {
 }
 STATE = ("time", "qpos", "qvel", "ctrl", "qfrc_applied", "mocap_pos", "mocap_quat")
 DERIVED = ("sensordata", "xpos", "xmat", "xipos", "cinert", "cvel", "qfrc_actuator")
-with_mjbatch = pytest.mark.skipif(mjbatch is None, reason="no mjbatch for the installed MuJoCo")
+compiled = pytest.mark.skipif(engine_name() != "native", reason="without the compiled part")
 every_model = pytest.mark.parametrize("name", MODELS)
 
 
@@ -72,15 +73,17 @@ def drive(of: Engine, steps: int) -> list[dict[str, np.ndarray]]:
     return seen
 
 
-@with_mjbatch
+@compiled
 @every_model
 def test_both_engines_give_the_same_bits(name):
     model = MODELS[name]()
-    batch = mjbatch.Batch(model, num_sims=ENVS, num_threads=1)
-    batch.reset()
-    theirs = drive(batch, 300)
-    for threads in (1, 3):
-        ours = drive(PlainEngine(model, ENVS, threads), 300)
+    theirs = drive(PlainEngine(model, ENVS, 1), 300)
+    for other in (
+        NativeEngine(model, ENVS, 1),
+        NativeEngine(model, ENVS, 3),
+        PlainEngine(model, ENVS, 3),
+    ):
+        ours = drive(other, 300)
         assert len(ours) == len(theirs) > 300
         for left, right in zip(ours, theirs, strict=True):
             assert_same_bits(left, right)
@@ -110,15 +113,13 @@ def test_the_plain_engine_is_mujoco_with_an_mjdata_per_simulation(name):
                 assert fields[field][i].tobytes() == theirs.tobytes(), field
 
 
-@with_mjbatch
+@compiled
 def test_what_the_physics_breaks_is_reset_alike_by_both(tmp_path, monkeypatch):
     """MuJoCo puts a simulation that diverges back to its initial state."""
     monkeypatch.chdir(tmp_path)  # MuJoCo writes its warnings to a file there
     model = MODELS["Hopper"]()
-    batch = mjbatch.Batch(model, num_sims=ENVS, num_threads=1)
-    batch.reset()
     ends = []
-    for of in (batch, PlainEngine(model, ENVS, 1)):
+    for of in (NativeEngine(model, ENVS, 1), PlainEngine(model, ENVS, 1)):
         fields = bound(of)
         fields["ctrl"][:] = 0.5
         of.step(nstep=7)
@@ -140,14 +141,14 @@ def make(name: str, kind: str, monkeypatch: pytest.MonkeyPatch, threads: int = 1
     return make_task(name, ENVS, costs, threads)
 
 
-@with_mjbatch
+@compiled
 @pytest.mark.parametrize(
     "name",
-    ["HopperSpeed", "HumanoidSpeed", "AntCircle", "PointGoal1", "CarGoal2", "CarButton1"],
+    ["HopperSpeed", "HumanoidSpeed", "AntCircle"],  # Safety Gym: test_playing.py
 )
 def test_a_task_is_the_same_on_both_engines(name, monkeypatch):
-    theirs, ours = make(name, "mjbatch", monkeypatch), make(name, "plain", monkeypatch)
-    assert isinstance(theirs._engine, mjbatch.Batch)
+    theirs, ours = make(name, "native", monkeypatch), make(name, "plain", monkeypatch)
+    assert isinstance(theirs._engine, NativeEngine)
     assert isinstance(ours._engine, PlainEngine)
     rng, ends = np.random.default_rng(0), 0
     first = [task.reset(4, stagger=True) for task in (theirs, ours)]
@@ -167,25 +168,24 @@ def test_a_task_is_the_same_on_both_engines(name, monkeypatch):
 # ---- the choice
 
 
-@with_mjbatch
-def test_mjbatch_is_chosen_where_it_is_there_and_else_the_plain_engine(monkeypatch):
+@compiled
+def test_the_compiled_part_is_chosen_where_it_is_there_and_else_the_plain_engine(monkeypatch):
     model = MODELS["Hopper"]()
     monkeypatch.delenv(engine.VARIABLE, raising=False)
-    assert engine_name() == "mjbatch"
-    assert isinstance(make_engine(model, 2, 1), mjbatch.Batch)
+    assert engine_name() == "native"
+    assert isinstance(make_engine(model, 2, 1), NativeEngine)
     monkeypatch.setenv(engine.VARIABLE, "plain")
     assert isinstance(make_engine(model, 2, 1), PlainEngine)
     monkeypatch.delenv(engine.VARIABLE)
-    monkeypatch.setattr(engine, "mjbatch", None)
+    monkeypatch.setattr(native, "library", lambda: None)
     assert isinstance(make_engine(model, 2, 0), PlainEngine)
 
 
 def test_an_engine_that_there_is_not_is_refused(monkeypatch):
     monkeypatch.setenv(engine.VARIABLE, "fast")
-    with pytest.raises(CupolaError, match="CUPOLA_ENGINE is 'fast': write mjbatch or plain"):
+    with pytest.raises(CupolaError, match="CUPOLA_ENGINE is 'fast': write native or plain"):
         make_task("HopperSpeed", 1, ("speed",))
-    monkeypatch.setenv(engine.VARIABLE, "mjbatch")
-    monkeypatch.setattr(engine, "mjbatch", None)
-    monkeypatch.setattr(engine, "_WHY_NOT", "No module named 'mjbatch'")
-    with pytest.raises(CupolaError, match=r"cannot be imported \(No module.*CUPOLA_ENGINE=plain"):
+    monkeypatch.setenv(engine.VARIABLE, "native")
+    monkeypatch.setattr(native, "library", lambda: None)
+    with pytest.raises(CupolaError, match=r"without its compiled part.*CUPOLA_ENGINE=plain"):
         make_task("HopperSpeed", 1, ("speed",))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from cupola.sweeps.directory import SweepDirectory
 
 ORPHANED = 131
-PACKAGES = ("jax", "jaxlib", "mjbatch", "mujoco", "numpy", "optax")
+PACKAGES = ("jax", "jaxlib", "mujoco", "numpy", "optax")
 
 
 def start(
@@ -141,7 +141,7 @@ def versions() -> dict[str, str]:
 
     found = {"cupola": __version__, "python": sys.version.partition(" ")[0]}
     for name in PACKAGES:
-        with contextlib.suppress(metadata.PackageNotFoundError):  # mjbatch is not everywhere
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found[name] = metadata.version(name)
     return found
 

@@ -13,7 +13,10 @@ from types import ModuleType
 from cupola.errors import CupolaError, unknown
 from cupola.tasks.base import Task, TaskSpec
 
-_NOT_FAMILIES = {"base", "canvas", "diagrams", "engine", "observation", "opengl", "robot_picture"}
+_NOT_FAMILIES = {
+    *("actor", "base", "canvas", "diagrams", "engine", "observation", "opengl", "playing"),
+    *("robot_picture", "robot_player"),
+}
 
 
 def _families() -> list[ModuleType]:

@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from cupola.errors import CupolaError
+from cupola.tasks.actor import NetworkActor
 from cupola.tasks.observation import Part
-from cupola.types import Cost, Step
+from cupola.types import Cost, Rollout, Step
 
 State = dict[str, np.ndarray]
 
@@ -151,6 +152,13 @@ class Task(ABC):
     def step_engine(self, actions: np.ndarray) -> None:
         """Step the physics engine and nothing else: the upper bound in benchmarks."""
         self.step(actions)
+
+    def play(self, actor: NetworkActor, noise: np.ndarray, into: Rollout) -> np.ndarray | None:
+        """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A], by compiled code.
+
+        Returns the observations [N, O] behind them; None where the task cannot do that.
+        """
+        return None
 
     def extra_metrics(
         self, act: Actor, gamma: float, limits: tuple[float, ...]

@@ -1,37 +1,37 @@
-"""N MuJoCo simulations of one model, stepped together: the one file that knows of mjbatch.
+"""N MuJoCo simulations of one model, stepped together.
 
 There are two engines. On the same MuJoCo they give the same bits (tests/tasks/test_engine.py):
 
-- `mjbatch`: a pool of C++ threads. Each release of mjbatch is built for one release of MuJoCo;
-- `plain`: MuJoCo's own Python bindings and Python threads, on whatever MuJoCo is installed.
+- `native`: an `MjData` per simulation, stepped by cupola's compiled part. Tasks can leave whole
+  rollouts to it (`Native.share_out`);
+- `plain`: MuJoCo's own Python bindings, where cupola was installed without a C compiler.
 
-mjbatch is chosen where it can be imported. The environment variable ``CUPOLA_ENGINE`` asks for one
-of the two by its name (docs/decisions/0002-batch-engine.md).
+The environment variable ``CUPOLA_ENGINE`` asks for one of the two by its name
+(docs/decisions/0014-native-rollouts.md).
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
 import os
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from itertools import repeat
-from typing import Protocol
+from pathlib import Path
+from typing import Any, Protocol
 
 import mujoco
 import numpy as np
 
+from cupola import native
 from cupola.cores import available_cores
 from cupola.errors import CupolaError
 
-_WHY_NOT = ""
-try:
-    import mjbatch
-except ImportError as error:  # not installed, or built for another MuJoCo
-    mjbatch, _WHY_NOT = None, str(error)
-
 VARIABLE = "CUPOLA_ENGINE"
-ENGINES = ("mjbatch", "plain")
+ENGINES = ("native", "plain")
 
 _STATE = int(mujoco.mjtState.mjSTATE_INTEGRATION)
 """All that the next step depends on. A state row holds its parts in the order of their bits."""
@@ -66,13 +66,10 @@ class Engine(Protocol):
         """`mj_forward`: make all derived fields of simulations ``ids`` (default: all) current."""
 
 
-def make_engine(model: mujoco.MjModel, num_envs: int, threads: int) -> Engine:
+def make_engine(model: mujoco.MjModel, num_envs: int, threads: int) -> NativeEngine | PlainEngine:
     """``num_envs`` simulations on ``threads`` threads (0: one per core)."""
-    if engine_name() == "plain":
-        return PlainEngine(model, num_envs, threads)
-    batch = mjbatch.Batch(model, num_sims=num_envs, num_threads=threads)
-    batch.reset()
-    return batch
+    made = NativeEngine if engine_name() == "native" else PlainEngine
+    return made(model, num_envs, threads)
 
 
 def engine_name() -> str:
@@ -83,12 +80,152 @@ def engine_name() -> str:
             f"{VARIABLE} is {asked!r}: write {' or '.join(ENGINES)}, or unset it and let cupola"
             " choose."
         )
-    if asked == "mjbatch" and not mjbatch:
+    there = native.library() is not None and _mujoco() is not None
+    if asked == "native" and not there:
         raise CupolaError(
-            f"{VARIABLE} asks for mjbatch, which cannot be imported ({_WHY_NOT}): install an"
-            f" mjbatch for MuJoCo {mujoco.__version__}, or write {VARIABLE}=plain."
+            f"{VARIABLE} asks for native, but cupola was installed without its compiled part:"
+            f" install it again where there is a C compiler, or write {VARIABLE}=plain."
         )
-    return asked or ("mjbatch" if mjbatch else "plain")
+    return asked or ("native" if there else "plain")
+
+
+@functools.cache
+def _mujoco() -> ctypes.CDLL | None:
+    """MuJoCo's own library, which its Python package has loaded."""
+    for path in Path(mujoco.__file__).parent.glob("*mujoco.*"):
+        if path.suffix in (".dll", ".dylib") or ".so" in path.name:
+            try:
+                return ctypes.CDLL(str(path))
+            except OSError:
+                continue
+    return None
+
+
+def initial_state(model: mujoco.MjModel) -> np.ndarray:
+    """The state row [S] that simulations begin in."""
+    data, initial = mujoco.MjData(model), np.empty(mujoco.mj_stateSize(model, _STATE))
+    mujoco.mj_forward(model, data)
+    mujoco.mj_getState(model, data, initial, _STATE)
+    return initial
+
+
+def part_of(state: np.ndarray, model: mujoco.MjModel, name: str, field: np.ndarray) -> np.ndarray:
+    """The columns of state rows [N, S] that hold a field, as a view [N, ...]."""
+    begin = mujoco.mj_stateSize(model, _STATE & (int(_PARTS[name]) - 1))
+    return state[:, begin : begin + field.size].reshape(len(state), *field.shape)
+
+
+class NativeEngine:
+    """An `MjData` per simulation. Its rows are loaded where Python has changed them."""
+
+    def __init__(self, model: mujoco.MjModel, num_envs: int, threads: int) -> None:
+        library, functions = native.library(), _mujoco()
+        assert library is not None
+        assert functions is not None
+        self.library, self._model, self.num_envs = library, model, num_envs
+        self.threads = min(threads or available_cores(), num_envs)
+        self._data = [mujoco.MjData(model) for _ in range(num_envs)]
+        self._state = np.tile(initial_state(model), (num_envs, 1))
+        self._bound: dict[str, np.ndarray] = {}
+        self._pool = ThreadPoolExecutor(self.threads) if self.threads > 1 else None
+        self.physics = native.Physics()
+        for name in ("step", "step2", "forward", "setState", "getState"):
+            address = ctypes.cast(getattr(functions, f"mj_{name}"), ctypes.c_void_p).value
+            field = {"setState": "set_state", "getState": "get_state"}.get(name, name)
+            self.physics.fill(**{field: address})
+        self.physics.fill(
+            model=model._address,
+            data=np.array([data._address for data in self._data], np.uintp),
+            state=self._state,
+            loaded=np.zeros_like(self._state),
+            stage=np.zeros(num_envs, np.uint8),
+            size=self._state.shape[1],
+            signature=_STATE,
+        )
+
+    def addresses(self, name: str, offset: int = 0) -> np.ndarray:
+        """Where a field of each `MjData` lies [N]; ``offset`` counts numbers."""
+        fields = [getattr(data, name) for data in self._data]
+        return np.array([field.ctypes.data + 8 * offset for field in fields], np.uintp)
+
+    def size(self, name: str) -> int:
+        """How many numbers a field has."""
+        return int(getattr(self._data[0], name).size)
+
+    def bind(self, name: str, /) -> np.ndarray:
+        if name == "state":
+            return self._state
+        field = np.asarray(getattr(self._data[0], name))
+        if name in _PARTS:
+            return part_of(self._state, self._model, name, field)
+        if name not in self._bound:
+            self._bound[name] = np.zeros((self.num_envs, *field.shape))
+            targets = {key: array for key, array in self._bound.items() if array.size}
+            fields = [(self.addresses(k), a, a[0].size) for k, a in targets.items()]
+            self.physics.keep(fields)
+            self.physics.fill(fields=native.field_array(fields), field_count=len(fields))
+        return self._bound[name]
+
+    def step(self, *, nstep: int = 1) -> None:
+        self.call(self.library.physics_step, None, self.physics, nstep)
+
+    def forward(self, ids: np.ndarray | None = None) -> None:
+        self.call(self.library.physics_forward, ids, self.physics)
+
+    def call(
+        self,
+        function: Callable[..., None],
+        ids: np.ndarray | None,
+        of: native.Structure,
+        *more: Any,
+    ) -> None:
+        """A compiled function of simulations ``ids`` (default: all), shared by the threads."""
+        chosen = np.arange(self.num_envs) if ids is None else np.asarray(ids, np.int64)
+        count = min(self.threads, len(chosen))
+        if self._pool is None or count < 2:
+            function(of.at, chosen.ctypes.data, len(chosen), *more)
+            return
+        shares = np.array_split(chosen, count)
+        jobs = [
+            self._pool.submit(function, of.at, share.ctypes.data, len(share), *more)
+            for share in shares[1:]
+        ]
+        function(of.at, shares[0].ctypes.data, len(shares[0]), *more)
+        for job in jobs:
+            job.result()
+
+    def share_out(self, play: Callable[[int, int, int], int], steps: int) -> None:
+        """Let every simulation take ``steps`` steps, in turns of the threads.
+
+        ``play(i, t, until)`` plays simulation i from step t on and returns the step where it
+        stopped. Turns are short where there are several threads, so that none waits long at the
+        end.
+        """
+        turn = steps if self.threads == 1 else max(16, steps // 8)
+        waiting = deque((i, 0) for i in range(self.num_envs))
+
+        def work() -> None:
+            while waiting:
+                try:
+                    i, at = waiting.popleft()
+                except IndexError:  # another thread was quicker
+                    return
+                until = min(steps, at + turn)
+                while at < until:
+                    at = play(i, at, until)
+                if at < steps:
+                    waiting.append((i, at))
+
+        if self._pool is None:
+            work()
+            return
+        jobs = [self._pool.submit(work) for _ in range(self.threads)]
+        try:
+            for job in jobs:
+                job.result()
+        finally:
+            waiting.clear()
+            wait(jobs)
 
 
 class PlainEngine:
@@ -102,22 +239,17 @@ class PlainEngine:
         self._model = model
         self._data = [mujoco.MjData(model) for _ in range(count)]
         self._pool = ThreadPoolExecutor(count) if count > 1 else None
-        initial = np.empty(mujoco.mj_stateSize(model, _STATE))
-        mujoco.mj_forward(model, self._data[0])
-        mujoco.mj_getState(model, self._data[0], initial, _STATE)
-        self._state = np.tile(initial, (num_envs, 1))
+        self._state = np.tile(initial_state(model), (num_envs, 1))
         self._derived: dict[str, np.ndarray] = {}
 
     def bind(self, name: str, /) -> np.ndarray:
         if name == "state":
             return self._state
-        count, field = len(self._state), np.asarray(getattr(self._data[0], name))
+        field = np.asarray(getattr(self._data[0], name))
         if name not in _PARTS:
-            empty = np.zeros((count, *field.shape), field.dtype)
+            empty = np.zeros((len(self._state), *field.shape), field.dtype)
             return self._derived.setdefault(name, empty)
-        part = int(_PARTS[name])
-        begin = mujoco.mj_stateSize(self._model, _STATE & (part - 1))
-        return self._state[:, begin : begin + field.size].reshape(count, *field.shape)
+        return part_of(self._state, self._model, name, field)
 
     def step(self, *, nstep: int = 1) -> None:
         self._share_out(partial(mujoco.mj_step, nstep=nstep), np.arange(len(self._state)))

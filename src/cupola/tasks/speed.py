@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 import gymnasium
 import numpy as np
 
+from cupola.tasks.actor import NetworkActor
 from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
 from cupola.tasks.robot_picture import Circle, Photographer, View
-from cupola.types import Cost, Step
+from cupola.types import Cost, Rollout, Step
 
 if TYPE_CHECKING:
     import mujoco
@@ -30,29 +31,29 @@ TIME_LIMIT = 1000
 _ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
 
 
-def _within(low: float, high: float) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
-    """Healthy while the torso's height (third coordinate of a free joint) lies inside."""
+@dataclass(frozen=True, kw_only=True)
+class Health:
+    """Where an episode goes on: all bounds are exclusive."""
 
-    def healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
-        return (qpos[:, 2] > low) & (qpos[:, 2] < high)
+    height: int
+    """The coordinate that must lie between ``low`` and ``high``."""
+    low: float
+    high: float
+    angle: float = np.inf
+    """Bound on the next coordinate, the torso's inclination."""
+    bound: float = np.inf
+    """Bound on that coordinate and all behind it, and on all velocities."""
 
-    return healthy
-
-
-def _ant_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
-    finite = np.isfinite(qpos).all(1) & np.isfinite(qvel).all(1)
-    return finite & (qpos[:, 2] >= 0.2) & (qpos[:, 2] <= 1.0)
-
-
-def _hopper_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
-    healthy = (qpos[:, 1] > 0.7) & (np.abs(qpos[:, 2]) < 0.2)
-    if np.vdot(qvel, qvel) < 100**2 and np.vdot(qpos, qpos) < 100**2:  # then no number reaches 100
-        return healthy
-    return healthy & (np.abs(qvel).max(1) < 100) & (np.abs(qpos[:, 2:]).max(1) < 100)
-
-
-def _walker_healthy(qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
-    return (qpos[:, 1] > 0.8) & (qpos[:, 1] < 2.0) & (np.abs(qpos[:, 2]) < 1.0)
+    def __call__(self, qpos: np.ndarray, qvel: np.ndarray) -> np.ndarray:
+        """Of qpos [N, nq] and qvel [N, nv]: [N] bool."""
+        healthy = (qpos[:, self.height] > self.low) & (qpos[:, self.height] < self.high)
+        if self.angle < np.inf:
+            healthy &= np.abs(qpos[:, self.height + 1]) < self.angle
+        rest = qpos[:, self.height + 1 :] if self.bound < np.inf else qpos
+        if np.vdot(qvel, qvel) < self.bound**2 and np.vdot(rest, rest) < self.bound**2:
+            return healthy  # then no number reaches the bound
+        inside = (np.abs(rest) < self.bound).all(1) & (np.abs(qvel) < self.bound).all(1)
+        return healthy & inside
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,8 +79,8 @@ class Robot:
     forward_weight: float = 1.0
     alive_bonus: float = 0.0
     effort_weight: float
-    healthy: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
-    """Of qpos [N, nq] and qvel [N, nv]: [N] bool; with None an episode never terminates."""
+    healthy: Health | None = None
+    """With None an episode never terminates."""
     reset_noise: float
     normal_velocities: bool = False
     """Whether the noise on the initial velocities is normal instead of uniform."""
@@ -137,10 +138,16 @@ _HUMANOID_CONSTANT = (
     *range(292, 376),  # contact forces, which the engine does not compute
 )
 
+# The Ant's own bounds are inclusive.
+_ANT_HEALTH = Health(height=2, low=float(np.nextafter(0.2, 0)), high=float(np.nextafter(1.0, 2)))
+_HOPPER_HEALTH = Health(height=1, low=0.7, high=np.inf, angle=0.2, bound=100.0)
+_WALKER_HEALTH = Health(height=1, low=0.8, high=2.0, angle=1.0)
+_HUMANOID_HEALTH = Health(height=2, low=1.0, high=2.0)
+
 ROBOTS = {
     "Ant": Robot(
         model="ant.xml", frame_skip=5, obs_size=27, act_size=8, skip_qpos=2, position="torso",
-        alive_bonus=1.0, effort_weight=0.5, healthy=_ant_healthy, reset_noise=0.1,
+        alive_bonus=1.0, effort_weight=0.5, healthy=_ANT_HEALTH, reset_noise=0.1,
         normal_velocities=True, speed_limit=103.115, velocity_threshold=2.6222, view="top",
     ),
     "HalfCheetah": Robot(
@@ -151,12 +158,12 @@ ROBOTS = {
     "Hopper": Robot(
         model="hopper.xml", frame_skip=4, obs_size=11, act_size=3, skip_qpos=1,
         position="qpos_x", velocity_clip=10.0, alive_bonus=1.0, effort_weight=1e-3,
-        healthy=_hopper_healthy, reset_noise=5e-3, speed_limit=82.748, velocity_threshold=0.7402,
+        healthy=_HOPPER_HEALTH, reset_noise=5e-3, speed_limit=82.748, velocity_threshold=0.7402,
     ),
     "Humanoid": Robot(
         model="humanoid.xml", frame_skip=5, obs_size=376, act_size=17, act_bound=0.4,
         skip_qpos=2, position="mass_centre", full_dynamics=True, constant=_HUMANOID_CONSTANT,
-        forward_weight=1.25, alive_bonus=5.0, effort_weight=0.1, healthy=_within(1.0, 2.0),
+        forward_weight=1.25, alive_bonus=5.0, effort_weight=0.1, healthy=_HUMANOID_HEALTH,
         reset_noise=1e-2, speed_limit=20.140, velocity_threshold=1.4149,
     ),
     "Swimmer": Robot(
@@ -167,7 +174,7 @@ ROBOTS = {
     "Walker2d": Robot(
         model="walker2d.xml", frame_skip=4, obs_size=17, act_size=6, skip_qpos=1,
         position="qpos_x", velocity_clip=10.0, alive_bonus=1.0, effort_weight=1e-3,
-        healthy=_walker_healthy, reset_noise=5e-3, speed_limit=81.886, velocity_threshold=2.3415,
+        healthy=_WALKER_HEALTH, reset_noise=5e-3, speed_limit=81.886, velocity_threshold=2.3415,
     ),
 }  # fmt: skip
 
@@ -186,7 +193,8 @@ class RobotTask(Task):
     ) -> None:
         import mujoco  # slow to import, and tasks are listed without it
 
-        from cupola.tasks.engine import make_engine
+        from cupola.tasks.engine import NativeEngine, make_engine
+        from cupola.tasks.robot_player import RobotPlayer
 
         self.spec, self.num_envs, self.costs = spec, num_envs, costs
         self._robot, self._rules = robot, rules
@@ -210,6 +218,11 @@ class RobotTask(Task):
         self._velocity = np.zeros((num_envs, 1))
         self._end_qpos = self._qpos.copy()  # where the last episodes ended
         self._photographer: Photographer | None = None
+        self._player = (
+            RobotPlayer(self._engine, model, robot, self._clock, self._position.shape[1])
+            if isinstance(self._engine, NativeEngine)
+            else None
+        )
 
     def _bind_position(self, model: mujoco.MjModel) -> Callable[[], np.ndarray]:
         """Position [N, 2] (or [N, 1]) whose difference is the velocity."""
@@ -297,13 +310,39 @@ class RobotTask(Task):
             self._position[ended] = self._position_of()[ended]
         return UnscoredStep(self._obs, final_obs, before, after, terminated, truncated)
 
+    def play(self, actor: NetworkActor, noise: np.ndarray, into: Rollout) -> np.ndarray | None:
+        player = self._player
+        if player is None:
+            return None
+        player.obs[:], player.position[:] = self._obs, self._position
+        before, after = player.play(actor, noise, self.spec.inputs, into, self._begin_next)
+        self._obs, self._position = player.obs.copy(), player.position.copy()
+        into.rewards[:], into.costs[:] = self._score(before, after, into.actions)
+        return self._obs
+
+    def _begin_next(self, env: int) -> None:
+        """One environment's episode has ended."""
+        one = np.array([env])
+        self._end_qpos[env] = self._qpos[env]
+        self._clock.begin(one)
+        self._begin(one)
+
     def score(
         self, steps: list[UnscoredStep], actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """As in `Task`, with a few array operations on [T N, ...] for all T steps at once."""
+        before, after = (
+            np.stack(x) for x in zip(*((s.before, s.after) for s in steps), strict=True)
+        )
+        return self._score(before, after, actions)
+
+    def _score(
+        self, before: np.ndarray, position: np.ndarray, actions: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Rewards and costs of positions [T, N, P] before and after, and actions [T, N, A]."""
         shape = actions.shape[:2]
-        position = np.concatenate([step.after for step in steps])
-        velocity = (position - np.concatenate([step.before for step in steps])) / self._dt
+        before, position = (x.reshape(-1, x.shape[-1]) for x in (before, position))
+        velocity = (position - before) / self._dt
         effort = np.einsum("tna,tna->tn", actions, actions, dtype=np.float64).reshape(-1)
         motion = Motion(position, velocity, effort)
         costs = np.empty((*shape, len(self._measures)))

@@ -15,6 +15,10 @@ VASE_SINK = 4e-5  # how far a vase at rest sinks into the floor
 BUTTONS, BUTTON_SIZE, BUTTON_KEEPOUT = 4, 0.1, 0.2
 BUTTON_DELAY = 10  # steps after a success in which buttons cannot be seen and wrong ones are free
 GREMLIN_SIZE, GREMLIN_KEEPOUT, GREMLIN_TRAVEL = 0.1, 0.4, 0.35
+VASE_AT_REST = 1e-4
+"""Speed in m/s below which a vase counts as standing still."""
+GREMLIN_AT_REST = 1e-3
+"""Angular speed in rad/s below which a gremlin's weld needs no correction."""
 
 
 @dataclass(frozen=True, kw_only=True)

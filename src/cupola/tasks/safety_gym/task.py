@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from cupola.tasks.actor import NetworkActor
 from cupola.tasks.base import Clock, State, Task, TaskSpec, alike
 from cupola.tasks.safety_gym import world
 from cupola.tasks.safety_gym.layout import GOAL_TRIES, draw_free, sample_layout
@@ -15,20 +16,21 @@ from cupola.tasks.safety_gym.picture import View, draw_scene
 from cupola.tasks.safety_gym.scenes import (
     AGENT_KEEPOUT,
     BUTTON_DELAY,
+    GREMLIN_AT_REST,
     GREMLIN_SIZE,
     GREMLIN_TRAVEL,
     HAZARD_SIZE,
+    VASE_AT_REST,
     VASE_SINK,
     VASE_SIZE,
     Scene,
 )
-from cupola.types import Step
+from cupola.types import Rollout, Step
+
+if TYPE_CHECKING:
+    from cupola.tasks.safety_gym.player import Player
 
 SENSORS = 12  # accelerometer, velocimeter, gyro, magnetometer: 3 numbers each
-VASE_AT_REST = 1e-4
-"""Speed in m/s below which a vase counts as standing still."""
-GREMLIN_AT_REST = 1e-3
-"""Angular speed in rad/s below which a gremlin's weld needs no correction."""
 
 
 class Situation(NamedTuple):
@@ -51,7 +53,9 @@ class SafetyGymTask(Task):
     def __init__(
         self, spec: TaskSpec, scene: Scene, num_envs: int, costs: tuple[str, ...], threads: int
     ) -> None:
-        from cupola.tasks.engine import make_engine  # slow to import; tasks are listed without it
+        # slow to import; tasks are listed without them
+        from cupola.tasks.engine import NativeEngine, make_engine
+        from cupola.tasks.safety_gym.player import Player
 
         self.spec, self.scene, self.num_envs, self.costs = spec, scene, num_envs, costs
         model = world.build(scene)
@@ -73,7 +77,6 @@ class SafetyGymTask(Task):
         forces = engine.bind("qfrc_applied")[:, model.nv - 6 * loose :]
         self._torques = forces.reshape(num_envs, loose, 6)[..., 3:]
         self._weld_excess = world.weld_excess(model) if scene.gremlins else 0.0
-        self._spinning = np.zeros((num_envs, loose)).nonzero()
         touches = self._sensors[:, self._sensors.shape[1] - loose - scene.buttons :]
         self._loose_touches, self._button_touches = touches[:, :loose], touches[:, loose:]
 
@@ -92,6 +95,22 @@ class SafetyGymTask(Task):
         self._obs = np.zeros((num_envs, spec.obs_size))
         self._ends: dict[int, View] = {}  # of the episodes that ended last
         self.fps = round(1 / (world.SUBSTEPS * self._timestep))
+        self._player: Player | None = None
+        if isinstance(engine, NativeEngine):
+            self._player = Player(
+                engine,
+                model,
+                scene,
+                self._clock,
+                costs,
+                obs_size=spec.obs_size,
+                sensors_seen=spec.obs_size - BINS * len(self._kinds),
+                objects=self._objects,
+                centres=self._centres,
+                distance=self._distance,
+                button=self._button,
+                timer=self._timer,
+            )
 
     # ---- episodes
 
@@ -162,11 +181,11 @@ class SafetyGymTask(Task):
             targets[..., 2] = np.where(led, 2 * GREMLIN_SIZE, GREMLIN_SIZE)[:, None]
             self._mocap_pos[ids, : scene.gremlins] = targets
             self._mocap_quat[ids, : scene.gremlins] = situation.turns
-        self._find_spinning()
+            self._hold_gremlins(ids)
         if scene.buttons:
             self._mocap_pos[ids, scene.gremlins :, :2] = situation.objects[:, self._at["buttons"]]
         self._engine.forward(ids=ids)
-        self._follow()
+        self._follow(ids)
 
     def _next_goal(self, env: int) -> bool:
         """Give one environment a new goal; False where there is no room for one."""
@@ -197,38 +216,46 @@ class SafetyGymTask(Task):
     # ---- steps
 
     def step_engine(self, actions: np.ndarray) -> None:
+        if self._player:
+            self._player.move(actions)
+            return
         self._ctrl[:] = actions
         count = self.scene.gremlins
         if not count:
             self._engine.step(nstep=world.SUBSTEPS)
             return
+        spinning = self._spinning(self._rows)
         targets = self._mocap_pos[:, :count]
         targets[..., 2] = 2 * GREMLIN_SIZE
         phases = self._time + self._timestep * np.arange(world.SUBSTEPS)[:, None]
         for path in self._centres + circle(phases)[:, :, None]:
             targets[..., :2] = path
-            self._correct_welds()
+            self._correct_welds(*spinning)
             self._engine.step()
 
     def advance(self, actions: np.ndarray) -> None:
         """One action's worth of physics, after which everything derived is up to date."""
-        self.step_engine(actions)
-        self._find_spinning()
-        self._engine.forward()
-        self._follow()
-
-    def _find_spinning(self) -> None:
-        """Find the gremlins that spin: their welds are corrected until the next action."""
-        if not self.scene.gremlins:
+        if self._player:
+            self._player.advance(actions)
             return
-        spins = self._loose_vel[..., 3:]
-        self._spinning = (np.einsum("ngi,ngi->ng", spins, spins) > GREMLIN_AT_REST**2).nonzero()
-        self._torques[:] = 0.0
-        self._correct_welds()
+        self.step_engine(actions)
+        if self.scene.gremlins:
+            self._hold_gremlins(self._rows)
+        self._engine.forward()
+        self._follow(self._rows)
 
-    def _correct_welds(self) -> None:
-        """Apply the torques of `world.weld_excess`."""
-        at = self._spinning
+    def _hold_gremlins(self, ids: np.ndarray) -> None:
+        """The torques of `world.weld_excess`, in environments ``ids``."""
+        self._torques[ids] = 0.0
+        self._correct_welds(*self._spinning(ids))
+
+    def _spinning(self, ids: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The gremlins of environments ``ids`` that spin, and so need these torques."""
+        spins = self._loose_vel[ids][..., 3:]
+        at, gremlins = (np.einsum("ngi,ngi->ng", spins, spins) > GREMLIN_AT_REST**2).nonzero()
+        return ids[at], gremlins
+
+    def _correct_welds(self, *at: np.ndarray) -> None:
         if not len(at[0]):
             return
         _, _, _, w, x, y, z = self._loose_pos[at].T
@@ -237,10 +264,10 @@ class SafetyGymTask(Task):
         scale = self._weld_excess * np.einsum("ni,ni->n", spins, spins) * (w * c + z * s)
         self._torques[at] = (scale * (-x * c - y * s, x * s - y * c, w * s - z * c)).T
 
-    def _follow(self) -> None:
-        """Read where the vases and gremlins are."""
+    def _follow(self, ids: np.ndarray) -> None:
+        """Read where the vases and gremlins of environments ``ids`` are."""
         if self._moving:
-            self._objects[:, self._moving] = self._loose_pos[..., :2].T
+            self._objects[:, self._moving, ids] = self._loose_pos[ids][..., :2].T
 
     def relative(self) -> np.ndarray:
         """Objects' places relative to the robot's, in the world's axes, [2, M, N]."""
@@ -265,7 +292,7 @@ class SafetyGymTask(Task):
         reward = self._distance - near
         reward += met
         np.minimum(np.maximum(reward, -10.0, out=reward), 10.0, out=reward)
-        self._distance = near
+        self._distance[:] = near
         cost_parts = {}
         if scene.hazards:
             cost_parts["hazards"] = (distances[self._at["hazards"]] < HAZARD_SIZE).any(axis=0)
@@ -279,6 +306,8 @@ class SafetyGymTask(Task):
         return reward, met, cost_parts
 
     def step(self, actions: np.ndarray) -> Step:
+        if self._player:
+            return self._native_step(self._player, actions)
         self.advance(actions)
         relative = self.relative()
         reward, met, cost_parts = self.score_step(relative)
@@ -287,20 +316,60 @@ class SafetyGymTask(Task):
             np.maximum(self._timer - 1, 0, out=self._timer)
         terminated = np.zeros(self.num_envs, bool)
         for env in met.nonzero()[0].tolist():
-            terminated[env] = not self._next_goal(env)
-            gap = self._objects[:, self._goal, env] - self._position[env, :2]
-            relative[:, self._goal, env], self._distance[env] = gap, _length(gap)
+            terminated[env] = not self._renew_goal(env)
+            relative[:, self._goal, env] = self.relative()[:, self._goal, env]
         truncated = self._clock.tick(terminated)
         final_obs = self.observe(relative)
         self._obs = final_obs
         (ended,) = (terminated | truncated).nonzero()
         if len(ended):
-            self._ends |= {env: self._view(env) for env in ended.tolist()}
-            self._clock.begin(ended)
-            self._begin(ended)
+            for env in ended.tolist():
+                self._begin_next(env)
             self._obs = final_obs.copy()
             self._obs[ended] = self.observe(self.relative())[ended]
         return Step(self._obs, final_obs, reward, costs, terminated, truncated)
+
+    def _native_step(self, player: Player, actions: np.ndarray) -> Step:
+        """The same by the compiled part."""
+        player.step(actions)
+        costs = player.costs
+        for env in player.met.nonzero()[0].tolist():
+            player.terminated[env] = not self._renew_goal(env)
+            player.finish(env)
+        terminated, truncated = player.terminated.copy(), player.truncated.copy()
+        final_obs = self._obs = player.obs.copy()
+        (ended,) = (terminated | truncated).nonzero()
+        if len(ended):
+            for env in ended.tolist():
+                self._begin_next(env)
+                player.observe(env)
+            self._obs = final_obs.copy()
+            self._obs[ended] = player.obs[ended]
+        return Step(self._obs, final_obs, player.reward.copy(), costs, terminated, truncated)
+
+    def play(self, actor: NetworkActor, noise: np.ndarray, into: Rollout) -> np.ndarray | None:
+        player = self._player
+        if not player:
+            return None
+        player.obs[:] = self._obs
+        self._obs = player.obs  # what pictures of ended episodes show
+        player.play(actor, noise, self.spec.inputs, into, self._renew_goal, self._begin_next)
+        self._obs = player.obs.copy()
+        return self._obs
+
+    def _renew_goal(self, env: int) -> bool:
+        """`_next_goal`, with the distance from it."""
+        found = self._next_goal(env)
+        gap = self._objects[:, self._goal, env] - self._position[env, :2]
+        self._distance[env] = _length(gap)
+        return found
+
+    def _begin_next(self, env: int) -> None:
+        """One environment's episode has ended."""
+        one = np.array([env])
+        self._ends[env] = self._view(env)
+        self._clock.begin(one)
+        self._begin(one)
 
     def _add_up(self, cost_parts: dict[str, np.ndarray]) -> np.ndarray:
         """Costs [N, K] of the parts of the cost; `cost` is 1 where any part is."""
@@ -362,11 +431,10 @@ class SafetyGymTask(Task):
             raise ValueError("'button' is the number of none")
         self._state[:] = state["physics"]
         self._objects[:], self._centres[:] = state["objects"], state["centres"]
-        self._distance = state["distance"].copy()
+        self._distance[:] = state["distance"]
         self._button[:], self._timer[:] = state["button"], state["timer"]
         self._goals[:], self._obs = state["goals"], state["obs"].copy()
         self._clock.restore(state)
-        self._find_spinning()
         return self._obs
 
 
