@@ -180,6 +180,7 @@ class Watched:
                     {
                         "kind": quantity.kind,
                         "label": quantity.label,
+                        "axis": quantity.axis,
                         "limit": config["limits"].get(quantity.cost)
                         if quantity.kind == "cost"
                         else None,

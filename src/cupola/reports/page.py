@@ -223,6 +223,7 @@ def curve_data(curve: Curve) -> dict[str, Any]:
         "task": curve.task,
         "kind": quantity.kind,
         "label": quantity.label,
+        "axis": quantity.axis,
         "evaluated": bool(quantity.evaluated),
         "lines": lines,
     }
