@@ -7,15 +7,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.table import Table
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from cupola.commands.filming import new_film, write_film
-from cupola.commands.parsing import OptionalPath, parse
+from cupola.commands.parsing import OptionalPath, WhichCheckpoint, parse
 from cupola.compilation import warm_up_cache
-from cupola.display import CountDisplay, Terminal, number
+from cupola.display import CountDisplay, Terminal, decimals_of, number
 from cupola.errors import CupolaError, in_words
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ class EvalArgs:
 
     run: Positional[Path]
     """The run's directory, or one of its checkpoints."""
-    checkpoint: Annotated[str, arg(metavar="best|last|N")] = "last"
+    checkpoint: WhichCheckpoint = "last"
     """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""
     episodes: int = 20
     deterministic: bool = False
@@ -89,15 +89,16 @@ def evaluation_table(result: Evaluation, iteration: int) -> Table:
     table.add_row("episode length", number(result.lengths.mean), span(result.lengths), "", "")
     for name, cost in result.costs.items():
         share = f"{100 * cost.safe_share:.0f} %"
-        value = cost.value
-        table.add_row(f"cost {name}", number(value.mean), span(value), number(cost.limit), share)
-        plain = cost.undiscounted
+        decimals, value, plain = decimals_of(cost.limit), cost.value, cost.undiscounted
+        mean, limit = number(value.mean, decimals), number(cost.limit, decimals)
+        table.add_row(f"cost {name}", mean, span(value, decimals), limit, share)
         if plain != value:
-            table.add_row(f"cost {name}, undiscounted", number(plain.mean), span(plain), "", "")
+            mean = number(plain.mean, decimals)
+            table.add_row(f"cost {name}, undiscounted", mean, span(plain, decimals), "", "")
     return table
 
 
-def span(value: Interval) -> str:
+def span(value: Interval, decimals: int = 1) -> str:
     if math.isinf(value.low):
         return "one episode"
-    return f"[{number(value.low)}, {number(value.high)}]"
+    return f"[{number(value.low, decimals)}, {number(value.high, decimals)}]"
