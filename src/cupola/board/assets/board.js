@@ -211,7 +211,7 @@
   }
 
   function numbers(row) {
-    if (row.reason) return row.reason;
+    if (row.reason && row.state === "failed") return row.reason;
     if (!row.done) return row.state === "running" ? "compiling" : "no iteration yet";
     const parts = [row.asked && row.done < row.asked ? `${row.done}/${row.asked}` : `${row.done} it.`, `return ${short(row.return)}`];
     for (const cost of row.costs) {
