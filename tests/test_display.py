@@ -188,3 +188,8 @@ def test_a_resumed_run_begins_where_it_is(monkeypatch):
 )
 def test_a_cost_has_the_decimals_of_its_limit(cost, limit, shown):
     assert against(cost, limit) == shown
+
+
+def test_one_iteration_is_not_several():
+    assert "1 iteration, 5,000 steps" in shown(records([1.0], [0.1], 5.0))
+    assert "2 iterations, 10,000 steps" in shown(records([1.0, 1.0], [0.1, 0.1], 5.0))

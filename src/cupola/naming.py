@@ -21,6 +21,7 @@ def text_of(value: Any) -> str:
 
 
 def counted(count: int, noun: str) -> str:
+    """1 run, 12,000 runs."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 

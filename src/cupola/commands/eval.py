@@ -17,6 +17,7 @@ from cupola.commands.parsing import OptionalPath, WhichCheckpoint, parse
 from cupola.compilation import warm_up_cache
 from cupola.display import CountDisplay, Terminal, decimals_of, number
 from cupola.errors import CupolaError, in_words
+from cupola.naming import counted
 
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
@@ -31,9 +32,11 @@ class EvalArgs:
     checkpoint: WhichCheckpoint = "last"
     """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""
     episodes: int = 20
+    """How many are played; the fewer, the wider the intervals."""
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
+    """Of the episodes: other ones with another number."""
     out: OptionalPath = None
     """JSON file for the figures."""
     video: OptionalPath = None
@@ -81,7 +84,7 @@ def run(args: Sequence[str]) -> None:
 
 def evaluation_table(result: Evaluation, iteration: int) -> Table:
     kind = "deterministic" if result.deterministic else "sampled"
-    what = f"{result.episodes} episodes, {kind} actions"
+    what = f"{counted(result.episodes, 'episode')}, {kind} actions"
     table = Table(title=f"policy of iteration {iteration}\n{what}")
     for column in ("", "mean", "95 % interval", "limit", "safe episodes"):
         table.add_column(column, justify="left" if column == "" else "right")
