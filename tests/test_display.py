@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 from typing import Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 
 from cupola import display
 from cupola.config import resolve
-from cupola.display import ProgressDisplay, number, percent, summary, three_digits
+from cupola.display import ProgressDisplay, against, number, percent, summary, three_digits
 from cupola.tasks import spec_of
 
 Record = dict[str, Any]
@@ -171,3 +172,24 @@ def test_a_resumed_run_begins_where_it_is(monkeypatch):
     before, *_, third, _ = progress(80, 1, 120, monkeypatch)
     assert before == "120/500  compiling ..."
     assert third.startswith("123/500  1:02:50 left")
+
+
+@pytest.mark.parametrize(
+    ("cost", "limit", "shown"),
+    [
+        (71.44, 82.748, "71.4 <= 82.7"),
+        (0.213, 0.2, "0.213 > 0.200"),
+        (1.999, 2.0, "2.00 <= 2.00"),
+        (3.0, 0.0, "3.0 > 0.0"),
+        (12.0, math.inf, "12.0 <= inf"),
+        (None, 25.0, "- ? 25.0"),
+        (math.nan, 0.00123, "- ? 0.00123"),
+    ],
+)
+def test_a_cost_has_the_decimals_of_its_limit(cost, limit, shown):
+    assert against(cost, limit) == shown
+
+
+def test_one_iteration_is_not_several():
+    assert "1 iteration, 5,000 steps" in shown(records([1.0], [0.1], 5.0))
+    assert "2 iterations, 10,000 steps" in shown(records([1.0, 1.0], [0.1, 0.1], 5.0))

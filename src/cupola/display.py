@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cupola.errors import CupolaError
+from cupola.naming import counted
 from cupola.output import showable, visible
 from cupola.steadiness import Steadiness, measure, tenth, verdict
 
@@ -179,7 +180,7 @@ def outcome(metrics: Record, multipliers: bool = True) -> str:
         cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
         multiplier = metrics.get(f"nu/{name}") if multipliers else None
         nu = "" if multiplier is None else f" (nu {multiplier:.3f})"
-        parts.append(f"{name} {number(cost)} {sign(cost, limit)}{nu}")
+        parts.append(f"{name} {against(cost, limit)}{nu}")
     return "  ".join(parts)
 
 
@@ -187,11 +188,25 @@ def cost_names(metrics: Record) -> list[str]:
     return [key.removeprefix("cost/") for key in metrics if key.startswith("cost/")]
 
 
-def number(value: float | None) -> str:
+def number(value: float | None, decimals: int = 1) -> str:
     """With one decimal: digits stand still while it changes."""
     if value is None or math.isnan(value):
         return "-"
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.1f}"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.{decimals}f}"
+
+
+def decimals_of(limit: float) -> int:
+    """How many a cost with this limit is shown with: 82.7, 2.00, 0.200."""
+    if not 0 < abs(limit) < math.inf:
+        return 1
+    return min(max(1, 2 - math.floor(math.log10(abs(limit)))), 9)
+
+
+def against(cost: float | None, limit: float) -> str:
+    """A cost and its limit: 71.4 <= 82.7."""
+    sign = "?" if cost is None or math.isnan(cost) else "<=" if cost <= limit else ">"
+    decimals = decimals_of(limit)
+    return f"{number(cost, decimals)} {sign} {number(limit, decimals)}"
 
 
 def three_digits(value: float) -> str:
@@ -247,7 +262,7 @@ def summary(
 
     size = tenth(len(metrics))
     first, last = metrics[:size], metrics[-size:]
-    iterations = f"{len(metrics)} iterations" if finished else f"{len(metrics)} iterations so far"
+    iterations = counted(len(metrics), "iteration") + ("" if finished else " so far")
     table = Table(title=f"{iterations}, {metrics[-1]['steps']:,} steps")
     table.add_column("", overflow="fold")
     for heading in ("first tenth", "last tenth", "limit", ""):
@@ -260,7 +275,9 @@ def summary(
         costs, errors = (column(metrics, f"{kind}/{name}") for kind in ("cost", "cost_error"))
         limits[name] = held = measure(costs, errors, metrics[-1][f"limit/{name}"])
         numbers = (mean(first, f"cost/{name}"), held.mean, held.limit)
-        table.add_row(f"cost {name}", *map(number, numbers), verdict(held))
+        decimals = decimals_of(held.limit)
+        shown = (number(value, decimals) for value in numbers)
+        table.add_row(f"cost {name}", *shown, verdict(held))
         nu = f"nu/{name}"
         if nu in metrics[-1]:
             table.add_row(f"nu {name}", f"{mean(first, nu):.3f}", f"{mean(last, nu):.3f}", "", "")
@@ -292,7 +309,7 @@ def policies_table(metrics: list[Record], best: Standing) -> Table:
     names = cost_names(metrics[-1])
     recent, end = metrics[-WINDOW:], metrics[-1]["iteration"]
     costs = [mean(recent, f"cost/{name}") for name in names]
-    table = Table(title=f"policies kept; means of {WINDOW} iterations up to each")
+    table = Table(title=f"policies kept; means of {WINDOW} iterations")
     for heading in ("checkpoint", "iteration", "return", *(f"cost {name}" for name in names)):
         left = heading == "checkpoint"
         table.add_column(heading, justify="left" if left else "right", overflow="fold")
@@ -301,17 +318,12 @@ def policies_table(metrics: list[Record], best: Standing) -> Table:
         ("last", end, mean(recent, "return"), costs),
     )
     for label, iteration, value, found in rows:
-        against = (
-            f"{number(cost)} {sign(cost, metrics[-1][f'limit/{name}'])}"
+        shown = (
+            against(cost, metrics[-1][f"limit/{name}"])
             for name, cost in zip(names, found, strict=True)
         )
-        table.add_row(label, str(iteration), number(value), *against)
+        table.add_row(label, str(iteration), number(value), *shown)
     return table
-
-
-def sign(cost: float | None, limit: float) -> str:
-    """How a cost compares with its limit."""
-    return f"{'?' if cost is None else '<=' if cost <= limit else '>'} {number(limit)}"
 
 
 def mean(records: list[Record], key: str) -> float | None:

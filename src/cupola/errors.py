@@ -27,7 +27,7 @@ def in_words(failure: str) -> Iterator[None]:
 def unknown(kind: str, name: str, known: Iterable[str]) -> CupolaError:
     """An error for a name that is not among the ``known`` ones, suggesting the nearest."""
     choices = sorted(known)
-    folded = {choice.lower(): choice for choice in choices}
-    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.4)
+    folded = {choice.lower().lstrip("-"): choice for choice in choices}
+    close = difflib.get_close_matches(name.lower().lstrip("-"), folded, n=1, cutoff=0.5)
     hint = f"did you mean {folded[close[0]]!r}?" if close else f"choose from {', '.join(choices)}."
     return CupolaError(f"unknown {kind} {name!r}: {hint}")

@@ -20,6 +20,11 @@ def text_of(value: Any) -> str:
     return str(value)
 
 
+def counted(count: int, noun: str) -> str:
+    """1 run, 12,000 runs."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def slug(text: str) -> str:
     """A text as a file may be called."""
     return re.sub(r"[^\w.+=-]", "_", text, flags=re.ASCII).lstrip(".")

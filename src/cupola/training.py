@@ -26,6 +26,7 @@ from cupola.errors import CupolaError
 from cupola.gym.consent import effects_of_sinks, require_consent
 from cupola.gym.costs import CostFunction, name_of
 from cupola.gym.failures import EnvironmentFailedError
+from cupola.naming import counted
 from cupola.runs.directory import RunDirectory
 from cupola.runs.schema import Record
 from cupola.runs.sinks import Sink, make_sinks
@@ -78,12 +79,9 @@ class Run:
     """The signal that stopped the training."""
 
     def __repr__(self) -> str:
-        config, done = self.config, len(self.metrics)
+        config, done = self.config, counted(len(self.metrics), "iteration")
         state = "finished" if self.finished else f"stopped before {config.options.iterations}"
-        return (
-            f"<cupola.Run {config.algo} on {config.task}, {done} iterations ({state}):"
-            f" {str(self.path)!r}>"
-        )
+        return f"<cupola.Run {config.algo} on {config.task}, {done} ({state}): {str(self.path)!r}>"
 
 
 def train(

@@ -52,6 +52,22 @@ def rows(library: Library) -> dict[str, dict]:
     return {row["name"]: row for row in library.state(0)["rows"]}
 
 
+def test_a_run_that_ended_early_is_finished(top: Path) -> None:
+    config = top / "sweep" / "cup-HopperSpeed-limit=20-0" / "config.json"
+    known = json.loads(config.read_text()) | {"iterations": 100}
+    library, name = Library(top), "sweep/cup-HopperSpeed-limit=20-0"
+    config.write_text(json.dumps(known))
+    read(library)
+    row = rows(library)[name]
+    assert (row["state"], row["asked"], row["reason"]) == ("interrupted", 100, "")
+    ended = {"iteration": 45, "reason": "a listener returned STOP"}
+    config.write_text(json.dumps(known | {"ended": ended}))
+    read(library)
+    row = rows(library)[name]
+    said = "ended early: a listener returned STOP"
+    assert (row["state"], row["asked"], row["reason"]) == ("finished", 45, said)
+
+
 def test_rows_and_curves_are_those_of_the_report(top: Path) -> None:
     library = Library(top)
     read(library)

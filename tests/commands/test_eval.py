@@ -29,7 +29,7 @@ def test_eval_prints_means_intervals_and_the_share_of_safe_episodes(command, tra
         mean, interval = table[name][:2]
         low, high = map(float, interval.strip("[]").split(", "))
         assert low <= float(mean) <= high
-    assert table["cost speed"][2] == "5.0"
+    assert table["cost speed"][2] == "5.00"
     assert int(table["cost speed"][3].removesuffix(" %")) in (0, 20, 40, 60, 80, 100)
     again = command("eval", trained.path, "--episodes", "5", "--deterministic")
     assert (again[0], rows(again[1]), again[2]) == (status, rows(out), err)

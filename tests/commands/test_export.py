@@ -25,6 +25,18 @@ def test_export_writes_the_policy_once(command, trained, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["policy.npz"]
 
 
+def test_the_policy_of_a_checkpoint(command, complaint, trained):
+    best = cupola.load(trained.path, checkpoint="best")
+    for which, iteration in (("best", best.iteration), ("last", 6), ("2", 2)):
+        status, out, _ = command("export", trained.path, f"{which}.npz", "--checkpoint", which)
+        assert (status, f"iteration {iteration}," in out) == (0, True)
+    with np.load("best.npz", allow_pickle=False) as arrays:
+        np.testing.assert_array_equal(arrays["weight0"], best.network.mean[0][0])
+    assert "keeps no checkpoint of iteration 7" in complaint(
+        "export", trained.path, "seven.npz", "--checkpoint", "7"
+    )
+
+
 @pytest.mark.parametrize(
     ("file", "says"),
     [

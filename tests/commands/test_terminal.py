@@ -14,10 +14,8 @@ import pytest
 LONG = "y" * 150
 REFUSED = {
     "resume": "cupola: Missing from cupola resume: PATH The run's directory. (required)",
-    f"eval x --seed {LONG}": "cupola: Error parsing --seed: invalid literal for int() with base 10:"
-    f" '{LONG}'",
-    "train cup HopperSpeed --gamma x": "cupola: Error parsing --gamma: could not convert string to"
-    " float: 'x'",
+    f"eval x --seed {LONG}": f"cupola: --seed takes a whole number, not '{LONG}'",
+    "train cup HopperSpeed --gamma x": "cupola: --gamma takes a number, not 'x'",
     "sweep x --engine foo": "cupola: invalid choice 'foo' for argument '--engine'. Expected one of"
     " ('local', 'ray').",
     "list a b": "cupola: Unrecognized options: a, b",

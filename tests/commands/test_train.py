@@ -217,7 +217,7 @@ def test_train_without_a_terminal_prints_plain_lines_and_a_table(
     assert (status, err) == (0, "")
     assert "\x1b" not in out
     progress = re.compile(
-        r"\d/6(  \d+:\d\d:\d\d left)?  return -?[\d,.]+  speed [\d,.]+ (<=|>) 5\.0"
+        r"\d/6(  \d+:\d\d:\d\d left)?  return -?[\d,.]+  speed [\d,.]+ (<=|>) 5\.00"
         r" \(nu \d\.\d{3}\)(  [\d,]+ steps/s)?"
     )
     lines = [line for line in out.splitlines() if "/6 " in line]
@@ -228,14 +228,14 @@ def test_train_without_a_terminal_prints_plain_lines_and_a_table(
     assert lines[-1].startswith("6/6  0:00:00 left  return")
     assert lines[-1].endswith("steps/s")
     last = trained.metrics[-1]
-    assert f"return {last['return']:.1f}  speed {last['cost/speed']:.1f} " in lines[-1]
+    assert f"return {last['return']:.1f}  speed {last['cost/speed']:.2f} " in lines[-1]
     table = {cells[0]: cells[1:] for cells in rows(out)}
     first = trained.metrics[0]
     assert table["return"][:2] == [f"{r['return']:.1f}" for r in (first, last)]
     # Six iterations: the last tenth is one of them, which has no deviation.
     assert table["cost speed"] == [
-        *(f"{r['cost/speed']:.1f}" for r in (first, last)),
-        "5.0",
+        *(f"{r['cost/speed']:.2f}" for r in (first, last)),
+        "5.00",
         "held on average" if last["cost/speed"] <= 5.1 else "exceeded",
     ]
     assert table["speed"] == [

@@ -248,6 +248,16 @@ def test_any_runs_make_a_report(small: Path, capsys) -> None:
     assert "nu_max" in said
 
 
+def test_compare_takes_the_directory_of_a_sweep(small: Path, command) -> None:
+    status, out, _ = command("compare", small)
+    assert status == 0
+    names = [path.parent.name for path in small.glob("*/config.json")]
+    assert len(names) > 6
+    shown = re.sub(r"[^\w.=-]", "", out)  # long names go on on the next line
+    assert all(name in shown for name in names)
+    assert "settings that differ" not in out
+
+
 def test_compare_shows_deviations(small: Path) -> None:
     paths = [small / f"{algo}-SwimmerSpeed-limit=20-0" for algo in ("cup", "ppo_lag")]
     with RunDirectory.open(paths[1]) as run:  # as an earlier version wrote it
@@ -264,6 +274,12 @@ def test_compare_shows_deviations(small: Path) -> None:
             mean, deviation = statistics.mean(costs), statistics.stdev(costs)
             sign = "<=" if mean <= 20 else ">"
             assert f"{mean:.1f} ± {deviation:.3g} {sign} 20.0" in out.getvalue()
+
+
+def test_the_axis_of_an_evaluation_is_short() -> None:
+    shown = panels.Quantity("cost", "speed", True, "sampled")
+    assert shown.label == "discounted cost of speed, evaluated, sampled actions"
+    assert shown.axis == panels.Quantity("cost", "speed", True).label
 
 
 def test_sparklines_and_thinning() -> None:

@@ -143,7 +143,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=50, deadline=None)
 @given(st.dictionaries(TEXTS, VALUES))
 def test_settings_are_written_as_toml(record: dict[str, object]) -> None:
     text = "\n".join(assignments(record))

@@ -95,7 +95,13 @@ class Watched:
     def state(self) -> str:
         if self.is_training:
             return "running"
-        return "finished" if self.done >= self.config.get("iterations", math.inf) else "interrupted"
+        return "finished" if self.done >= (self._asked or math.inf) else "interrupted"
+
+    @property
+    def _asked(self) -> int | None:
+        """Iterations of the whole run; of one that ended early those up to there."""
+        ended = self.config.get("ended", {})
+        return ended.get("iteration", self.config.get("iterations"))
 
     def tell(self) -> None:
         """Bring its row up to date."""
@@ -105,13 +111,13 @@ class Watched:
         config = self.config
         seconds = self._seconds()
         recent = float(np.median(seconds[-RECENT:])) if len(seconds) else math.nan
-        asked = config.get("iterations")
+        asked, ended = self._asked, config.get("ended")
         changed = self.folder.stamp("metrics.jsonl")
         return {
             "id": self.id,
             "name": self.name,
             "state": self.state,
-            "reason": "",
+            "reason": f"ended early: {ended['reason']}" if ended else "",
             "algo": config["algo"],
             "task": config["task"],
             "seed": config.get("seed", 0),
@@ -180,6 +186,7 @@ class Watched:
                     {
                         "kind": quantity.kind,
                         "label": quantity.label,
+                        "axis": quantity.axis,
                         "limit": config["limits"].get(quantity.cost)
                         if quantity.kind == "cost"
                         else None,

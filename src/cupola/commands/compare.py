@@ -19,7 +19,7 @@ class CompareArgs:
     """A quick look at a few runs."""
 
     runs: Positional[tuple[Path, ...]]
-    """Run directories."""
+    """Run directories, or directories that runs are in."""
 
 
 def run(args: Sequence[str]) -> None:

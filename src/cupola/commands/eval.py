@@ -7,16 +7,17 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from rich.table import Table
-from tyro.conf import Positional, arg
+from tyro.conf import Positional
 
 from cupola.commands.filming import new_film, write_film
-from cupola.commands.parsing import OptionalPath, parse
+from cupola.commands.parsing import OptionalPath, WhichCheckpoint, parse
 from cupola.compilation import warm_up_cache
-from cupola.display import CountDisplay, Terminal, number
+from cupola.display import CountDisplay, Terminal, decimals_of, number
 from cupola.errors import CupolaError, in_words
+from cupola.naming import counted
 
 if TYPE_CHECKING:
     from cupola.evaluation import Evaluation, Interval
@@ -28,12 +29,14 @@ class EvalArgs:
 
     run: Positional[Path]
     """The run's directory, one of its checkpoints, or a policy of the zoo (zoo:HopperSpeed)."""
-    checkpoint: Annotated[str, arg(metavar="best|last|N")] = "last"
+    checkpoint: WhichCheckpoint = "last"
     """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""
     episodes: int = 20
+    """How many are played; the fewer, the wider the intervals."""
     deterministic: bool = False
     """Take the mean action instead of sampling."""
     seed: int = 0
+    """Of the episodes: other ones with another number."""
     out: OptionalPath = None
     """JSON file for the figures."""
     video: OptionalPath = None
@@ -81,7 +84,7 @@ def run(args: Sequence[str]) -> None:
 
 def evaluation_table(result: Evaluation, iteration: int) -> Table:
     kind = "deterministic" if result.deterministic else "sampled"
-    what = f"{result.episodes} episodes, {kind} actions"
+    what = f"{counted(result.episodes, 'episode')}, {kind} actions"
     table = Table(title=f"policy of iteration {iteration}\n{what}")
     for column in ("", "mean", "95 % interval", "limit", "safe episodes"):
         table.add_column(column, justify="left" if column == "" else "right")
@@ -89,15 +92,16 @@ def evaluation_table(result: Evaluation, iteration: int) -> Table:
     table.add_row("episode length", number(result.lengths.mean), span(result.lengths), "", "")
     for name, cost in result.costs.items():
         share = f"{100 * cost.safe_share:.0f} %"
-        value = cost.value
-        table.add_row(f"cost {name}", number(value.mean), span(value), number(cost.limit), share)
-        plain = cost.undiscounted
+        decimals, value, plain = decimals_of(cost.limit), cost.value, cost.undiscounted
+        mean, limit = number(value.mean, decimals), number(cost.limit, decimals)
+        table.add_row(f"cost {name}", mean, span(value, decimals), limit, share)
         if plain != value:
-            table.add_row(f"cost {name}, undiscounted", number(plain.mean), span(plain), "", "")
+            mean = number(plain.mean, decimals)
+            table.add_row(f"cost {name}, undiscounted", mean, span(plain, decimals), "", "")
     return table
 
 
-def span(value: Interval) -> str:
+def span(value: Interval, decimals: int = 1) -> str:
     if math.isinf(value.low):
         return "one episode"
-    return f"[{number(value.low)}, {number(value.high)}]"
+    return f"[{number(value.low, decimals)}, {number(value.high, decimals)}]"

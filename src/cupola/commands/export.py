@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tyro.conf import Positional
 
-from cupola.commands.parsing import parse
+from cupola.commands.parsing import WhichCheckpoint, parse
 from cupola.commands.writing import check_new, write_new
 from cupola.errors import CupolaError
 
@@ -21,6 +21,8 @@ class ExportArgs:
     """The run's directory, one of its checkpoints, or a policy of the zoo (zoo:HopperSpeed)."""
     file: Positional[Path]
     """policy.onnx for ONNX (needs the extra onnx), or policy.npz for plain numpy arrays."""
+    checkpoint: WhichCheckpoint = "last"
+    """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""
     force: bool = False
     """Replace the file if there is one."""
 
@@ -34,7 +36,7 @@ def run(args: Sequence[str]) -> None:
     from cupola.export.onnx import to_onnx
     from cupola.policy import load
 
-    policy = load(parsed.run)
+    policy = load(parsed.run, parsed.checkpoint)
     data = to_onnx(policy) if parsed.file.suffix == ".onnx" else to_npz(policy)
     write_new(parsed.file, data)
     size = f"{policy.obs_size} numbers in, {_outcome(policy.act_size, policy.discrete)} out"

@@ -23,6 +23,7 @@ Parsed = TypeVar("Parsed")
 
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 OptionalNumber = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
+WhichCheckpoint = Annotated[str, arg(metavar="best|last|N")]
 OptionalText = Annotated[str | None, arg(metavar="TEXT", help_behavior_hint="")]
 
 Explain = Callable[[str], CupolaError | None]
@@ -66,7 +67,17 @@ def plain_screen() -> Iterator[io.StringIO]:
 def sentence(box: str) -> str:
     """The text of tyro's error on one line: it stands between the first two rules."""
     parts = re.split(r"^ *-+ *$", box, flags=re.MULTILINE)
-    return " ".join(parts[1 if len(parts) > 1 else 0].split())
+    text = " ".join(parts[1 if len(parts) > 1 else 0].split())
+    for pattern, kind in NOT_A_NUMBER.items():
+        text = re.sub(pattern, rf"\1 takes {kind}, not \2", text)
+    return text
+
+
+NOT_A_NUMBER = {
+    r"Error parsing (\S+): invalid literal for int\(\) with base 10: ('.*')": "a whole number",
+    r"Error parsing (\S+): could not convert string to float: ('.*')": "a number",
+}
+"""What Python says of such arguments, and what they should have been."""
 
 
 def refuse_unknown_options(kind: type, args: Sequence[str], explain: Explain) -> None:

@@ -138,8 +138,9 @@ def draw_curves(results: Results, curves: list[Curve]) -> Any:
                         markerfacecolor="white",
                     )  # fmt: skip
         draw_limits(axis, "y", [(line.limit, line.series) for line in curve.lines])
-        name = curve.quantity.label
-        axis.set(title=f"{curve.task}: {name}", xlabel="environment steps", ylabel=name)
+        quantity = curve.quantity
+        axis.set(title=f"{curve.task}: {quantity.label}", xlabel="environment steps")
+        axis.set(ylabel=quantity.axis)
         starts = (panels.late_start(line) for line in curve.lines)
         late = [start for start in starts if start is not None]
         if late and not curve.quantity.evaluated:

@@ -10,21 +10,26 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from cupola.display import number, three_digits
+from cupola.display import against, number, three_digits
 from cupola.errors import CupolaError
 from cupola.reports.panels import thin
 from cupola.reports.results import LeftOut, RunResult, load_runs
 from cupola.runs.directory import RunDirectory
+from cupola.runs.files import Folder
+from cupola.runs.search import find
 
 BARS, PLAIN_BARS = "▁▂▃▄▅▆▇█", "_.-=+*#@"
-WIDTH = 20
+WIDTH = 14
+MOST_COLUMNS = 6
+"""Of the table of settings: with more runs nobody could read it."""
 
 
 def load(paths: Sequence[Path]) -> tuple[list[RunResult], list[LeftOut]]:
-    """The runs that can be compared, and those that are left out; an error if all are."""
-    for path in paths:
-        RunDirectory.open(path)  # the user named it: if it is no run, that is a mistake
-    found, damaged = load_runs(paths)
+    """The runs that can be compared, and those that are left out; an error if all are.
+
+    Of a directory that is no run, as that of a sweep, they are all that are below it.
+    """
+    found, damaged = load_runs([run for path in paths for run in runs_of(path)])
     left_out = [*damaged]
     for run in found:
         if not run.curves:
@@ -34,6 +39,14 @@ def load(paths: Sequence[Path]) -> tuple[list[RunResult], list[LeftOut]]:
     if not runs:
         raise CupolaError(str(left_out[0]))
     return runs, left_out
+
+
+def runs_of(path: Path) -> list[Path]:
+    is_above = path.is_dir() and not Folder(path).has("config.json")
+    if is_above and (below := find(Folder(path)).runs):
+        return [run.path for run in below]
+    RunDirectory.open(path)  # the user named it: if it is no run, that is a mistake
+    return [path]
 
 
 def comparison(runs: list[RunResult], utf8: bool = True) -> list[Table]:
@@ -52,10 +65,10 @@ def comparison(runs: list[RunResult], utf8: bool = True) -> list[Table]:
         costs = []
         for cost, limit in run.limits.items():
             held = run.steadiness(cost)
-            sign = "<=" if held.mean <= limit else ">" if held.mean > limit else "?"
             called = f"{cost} " if len(run.limits) > 1 else ""
             around = "" if math.isnan(held.deviation) else f" ± {three_digits(held.deviation)}"
-            costs.append(f"{called}{number(held.mean)}{around} {sign} {number(limit)}")
+            value, rest = against(held.mean, limit).split(" ", 1)
+            costs.append(f"{called}{value}{around} {rest}")
             costs.append(curve_shape(run, same_task, f"cost/{cost}", bars))
         done, asked = run.iterations, run.config.get("iterations", 0)
         speed = run.steps_per_second
@@ -66,7 +79,7 @@ def comparison(runs: list[RunResult], utf8: bool = True) -> list[Table]:
             "\n".join(costs),
             "-" if math.isnan(speed) else f"{speed:,.0f}",
         )
-    different = differing_settings(names, runs)
+    different = differing_settings(names, runs) if len(runs) <= MOST_COLUMNS else None
     return [table, different] if different else [table]
 
 

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cupola.errors import CupolaError
+from cupola.naming import counted
 from cupola.reports import curves, formats, panels, tables
 from cupola.reports.charts import write_figures
 from cupola.reports.formats import Table
@@ -109,8 +110,10 @@ def content_hash(text: str) -> str:
 def overview(results: Results) -> str:
     counts = Counter(run.state for run in results.runs)
     states = ", ".join(f"{count} {state}" for state, count in counts.items())
-    words = f"{len(results.runs)} runs ({states}): {len(results.series)} algorithms or variants"
-    return html.escape(f"{words}, {len(results.tasks)} tasks.")
+    series = len(results.series)
+    variants = "1 algorithm" if series == 1 else f"{series} algorithms or variants"
+    words = f"{counted(len(results.runs), 'run')} ({states}): {variants}"
+    return html.escape(f"{words}, {counted(len(results.tasks), 'task')}.")
 
 
 def failures(results: Results) -> str:
@@ -162,7 +165,7 @@ def configs(results: Results) -> str:
         if run.config
     )
     for text, count in versions.items():
-        parts.append(f"<p>{count} runs: {html.escape(text)}.</p>")
+        parts.append(f"<p>{counted(count, 'run')}: {html.escape(text)}.</p>")
     for series in results.series:
         runs = [run for run in results.runs if run.series == series and run.config]
         if runs:
@@ -223,6 +226,7 @@ def curve_data(curve: Curve) -> dict[str, Any]:
         "task": curve.task,
         "kind": quantity.kind,
         "label": quantity.label,
+        "axis": quantity.axis,
         "evaluated": bool(quantity.evaluated),
         "lines": lines,
     }

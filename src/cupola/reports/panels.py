@@ -61,13 +61,17 @@ class Quantity(NamedTuple):
 
     @property
     def label(self) -> str:
-        apart = f", evaluated, {self.evaluated} actions" if self.evaluated else ""
+        return self.axis + (f", evaluated, {self.evaluated} actions" if self.evaluated else "")
+
+    @property
+    def axis(self) -> str:
+        """The label without what only a title has room for."""
         if self.kind == "return":
-            return f"return{apart}"
+            return "return"
         of = "" if self.cost == "cost" else f" of {self.cost}"  # Safety Gym's is called so
         if self.kind == "multiplier":
             return f"Lagrange multiplier{of}"
-        return f"{'discounted ' * self.discounted}cost{of}{apart}"
+        return f"{'discounted ' * self.discounted}cost{of}"
 
     def values(self, curve: np.ndarray, bucket: int) -> np.ndarray:
         """A curve as it is drawn: means over ``bucket`` iterations."""

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from cupola.display import Screen, clock, cost_names, number
+from cupola.display import Screen, against, clock, cost_names, number
 from cupola.output import visible
 from cupola.runs.directory import RunDirectory
 from cupola.sweeps.directory import CellStatus, SweepDirectory
@@ -154,9 +154,8 @@ def costs(metrics: dict[str, Any]) -> str:
     parts, names = [], cost_names(metrics)
     for name in names:
         cost, limit = metrics[f"cost/{name}"], metrics[f"limit/{name}"]
-        sign = "?" if cost is None else "<=" if cost <= limit else ">"
         called = f"{name} " if len(names) > 1 else ""
-        parts.append(f"{called}{number(cost)} {sign} {number(limit)}")
+        parts.append(f"{called}{against(cost, limit)}")
     return "  ".join(parts)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-from cupola.naming import text_of
+from cupola.naming import counted, text_of
 from cupola.reports.formats import MARK, Entry, Table, Value, format_number
 from cupola.reports.results import Results
 from cupola.tuning.record import Known
@@ -75,10 +75,11 @@ def trials(study: Known) -> Table:
     columns = ["trial", "state", "return"]
     columns += [f"{name} (limit {format_number(limit)})" for name, limit in limits.items()]
     rows = [row(trial, list(limits), fields, trial is found) for trial in order]
+    seeds = counted(len(study.asked["seeds"]), "seed")
     note = (
-        f"The best first. Means over {len(study.asked['seeds'])} seeds of the last tenth of"
-        f" the iterations; of a pruned trial, up to where it was ended. {MARK} a cost above its"
-        f" limit. The parts below show the best {SHOWN} trials."
+        f"The best first. Means over {seeds} of the last tenth of the iterations; of a pruned"
+        f" trial, up to where it was ended. {MARK} a cost above its limit. The parts below show the"
+        f" best {SHOWN} trials."
     )
     return Table("trials", "Trials", [*columns, *fields, "reason"], rows, note)
 

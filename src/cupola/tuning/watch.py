@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cupola.display import clock
-from cupola.naming import text_of
+from cupola.naming import counted, text_of
 from cupola.output import visible
 from cupola.reports.formats import format_number
 from cupola.sweeps.directory import CellStatus
@@ -36,7 +36,7 @@ class SearchDisplay(SweepDisplay):
         runs = ", ".join(f"{counts[state]} {state}" for state in ORDER if counts[state])
         left = self.left(statuses)
         ending = f", about {clock(left)} left" if left else ""
-        return f"{summary(self._directory)}; {len(statuses)} runs: {runs}{ending}"
+        return f"{summary(self._directory)}; {counted(len(statuses), 'run')}: {runs}{ending}"
 
     def left(self, statuses: dict[str, CellStatus]) -> float | None:
         """Seconds to go, as if the trials to come were like those that run."""

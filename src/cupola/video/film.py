@@ -116,9 +116,8 @@ class Film:
         tiles = []
         for i, episode in enumerate(self._episodes):
             if episode.running or episode.just_ended or episode.picture is None:
-                drawn = envs.render(i, *self._size, end=episode.just_ended)
-                gauges: list[tuple[str, Colour]] = [(text, INK) for text in envs.gauges(i)]
-                episode.picture = caption(drawn, gauges)
+                episode.picture = envs.render(i, *self._size, end=episode.just_ended)
+                episode.gauges = [(text, INK) for text in envs.gauges(i)]
             tiles.append(episode.tile(i + 1, self._fps))
             episode.shown()
         height = max(len(tile) for tile in tiles)
@@ -146,6 +145,7 @@ class _Episode:
         self._ending = ""
         self.running, self.just_ended = True, False
         self.picture: np.ndarray | None = None
+        self.gauges: list[tuple[str, Colour]] = []
 
     def take(self, step: Step, i: int) -> None:
         """One step of environment ``i``."""
@@ -185,7 +185,8 @@ class _Episode:
         if self._violates:
             for edge in (np.s_[:_FRAME], np.s_[-_FRAME:], np.s_[:, :_FRAME], np.s_[:, -_FRAME:]):
                 picture[edge] = _bytes(ALARM)
-        elif not self.running:
+        picture = caption(picture, self.gauges)
+        if not (self._violates or self.running):
             picture = (0.6 * picture + 0.4 * 255).astype(np.uint8)
         return np.concatenate([header, picture, self._bar(width)])
 

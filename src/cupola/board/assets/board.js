@@ -211,7 +211,7 @@
   }
 
   function numbers(row) {
-    if (row.reason) return row.reason;
+    if (row.reason && row.state === "failed") return row.reason;
     if (!row.done) return row.state === "running" ? "compiling" : "no iteration yet";
     const parts = [row.asked && row.done < row.asked ? `${row.done}/${row.asked}` : `${row.done} it.`, `return ${short(row.return)}`];
     for (const cost of row.costs) {
@@ -291,7 +291,7 @@
     for (const [key, [task, panel]] of wanted) {
       if (!panels.has(key)) {
         const home = panel.kind === "multiplier" ? byId("multipliers") : taskRow(task);
-        panels.set(key, new Chart(home, `${task}: ${panel.label}`, "environment steps", panel.label, () => marks(task, panel)));
+        panels.set(key, new Chart(home, `${task}: ${panel.label}`, "environment steps", panel.axis, () => marks(task, panel)));
       }
     }
     const coarsest = Math.max(1, ...shownRuns().map(([, found]) => found.bucket));

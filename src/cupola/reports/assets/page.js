@@ -88,7 +88,7 @@
   for (const panel of DATA.curves) {
     if (!rows.has(panel.task)) rows.set(panel.task, element("div", "charts row", document.getElementById("curves")));
     const parent = panel.kind === "multiplier" ? document.getElementById("multipliers") : rows.get(panel.task);
-    new Chart(parent, `${panel.task}: ${panel.label}`, "environment steps", panel.label, () => curveMarks(panel));
+    new Chart(parent, `${panel.task}: ${panel.label}`, "environment steps", panel.axis, () => curveMarks(panel));
   }
   for (const plane of DATA.planes) {
     new Chart(document.getElementById("planes"), `${plane.task}: return against ${plane.label}`, plane.label, "return", () => planeMarks(plane), { plane: true });
