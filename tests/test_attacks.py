@@ -30,6 +30,7 @@ verdicts = importlib.import_module("attacks.verdicts")
 
 TRIES = {
     **{"mutants": 150, "plants": 40, "commands": 150, "experiments": 150, "consent": 15},
+    "studies": 40,
     **{"kills": 8, "calls": 8, "signals": 6, "disk": 6, "together": 5, "numbers": 10},
     **{"sweep_kills": 2, "ray_kills": 1, "worker_kills": 3},
 }

@@ -18,6 +18,7 @@ __all__ = ["attack", "prepare"]
 
 SHARE, SECONDS, WARM, COUNTS = 2.5, 30.0, True, "command"
 
+# Not "/": `report /` is honest work, of all runs of the machine, and puts its page there.
 WORDS = (
     *(
         "",
@@ -65,7 +66,7 @@ WORDS = (
         "HopperSpeed",
         "x" * 5000,
     ),
-    *(".", "..", "/", "/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "/no/such/place"),
+    *(".", "..", "/dev/null", "/dev/zero", "/dev/full", "/proc/self/mem", "/no/such/place"),
     *(
         "../outside/victim.txt",
         "run",

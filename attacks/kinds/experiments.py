@@ -49,12 +49,12 @@ def attack(random: Random, place: Place) -> None:
         require(not left, f"sweep: refused, but left behind {left}")
 
 
-def text(random: Random) -> bytes:
+def text(random: Random, known: str = SWEEP) -> bytes:
     style = random.randrange(4)
     if style == 0:
         return random_file(random)
     files = sorted((REPOSITORY / "experiments").glob("*.toml"))
-    base = SWEEP.encode() if random.random() < 0.7 else random.choice(files).read_bytes()
+    base = known.encode() if random.random() < 0.7 else random.choice(files).read_bytes()
     if style == 1:
         for _ in range(random.choice((1, 2, 5))):
             base = random.choice(mutate.BYTES)(random, base)

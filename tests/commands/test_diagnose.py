@@ -9,8 +9,8 @@ REFUSED = [
     ("diagnose", "RUN"),
     ("diagnose nowhere", "there is no directory nowhere"),
     ("diagnose nowhere --batch 3", "unknown option '--batch': did you mean '--batches'?"),
-    ("diagnose nowhere --out no/such/file.json", "--out: there is no directory no/such"),
-    ("diagnose nowhere --figure no/such/file.png", "--figure: there is no directory no/such"),
+    ("diagnose nowhere --out no/such/file.json", "there is no directory no/such: make"),
+    ("diagnose nowhere --figure no/such/file.png", "there is no directory no/such: make"),
     ("diagnose nowhere --figure chart.pdf", "--figure is a name like diagnosis.png, not chart.pdf"),
 ]
 

@@ -77,4 +77,4 @@ def test_eval_writes_its_figures(command, complaint, probe_run, tmp_path):
     assert found["actions"] == "deterministic"
     assert found["return"]["low"] is None  # one episode has no interval
     line = complaint("eval", probe_run, "--out", tmp_path / "nowhere" / "x.json")
-    assert line == f"--out: there is no directory {tmp_path / 'nowhere'}."
+    assert line == f"there is no directory {tmp_path / 'nowhere'}: make it first."

@@ -110,16 +110,17 @@ def test_a_directory_whose_name_is_no_text(runs, command):
     assert "odd-??/bad</b>: line 4 of" in (odd / "report.html").read_text()
 
 
-def test_directories_within_directories_without_an_end(runs, command):
-    """Looking through them was too deep for Python."""
+@pytest.mark.parametrize(("name", "levels"), [("d", 1200), ("d" * 250, 20)])
+def test_directories_within_directories_without_an_end(runs, command, name, levels):
+    """Looking through them was too deep for Python; a path that is too long ended the report."""
     inner = os.open(runs, os.O_RDONLY)
-    for _ in range(1200):
-        os.mkdir("d", dir_fd=inner)
-        outer, inner = inner, os.open("d", os.O_RDONLY, dir_fd=inner)
+    for _ in range(levels):
+        os.mkdir(name, dir_fd=inner)
+        outer, inner = inner, os.open(name, os.O_RDONLY, dir_fd=inner)
         os.close(outer)
     os.close(inner)
     assert [run.name for run in load(runs).runs] == [str(runs / "good")]
-    subprocess.run(["rm", "-r", runs / "d"], check=True)  # which pytest could not
+    subprocess.run(["rm", "-r", runs / name], check=True)  # which pytest could not
 
 
 def test_compare_names_what_it_leaves_out(runs, command):

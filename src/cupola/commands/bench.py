@@ -11,9 +11,10 @@ from rich.table import Table
 from tyro.conf import Positional
 
 from cupola.commands.parsing import OptionalPath, parse
+from cupola.commands.writing import check_place, write_new
 from cupola.compilation import warm_up_cache
 from cupola.display import Terminal
-from cupola.errors import CupolaError, in_words
+from cupola.errors import CupolaError
 
 
 @dataclass(frozen=True)
@@ -32,18 +33,18 @@ class BenchArgs:
 def run(args: Sequence[str]) -> None:
     parsed = parse(BenchArgs, args, "bench")
     from cupola.bench import bench
-    from cupola.runs.files import write_file
 
     if parsed.iterations < 1:
         raise CupolaError(f"iterations must be at least 1, not {parsed.iterations}.")
+    if parsed.out:
+        check_place(parsed.out)
     warm_up_cache()
     result = bench(
         parsed.task, algo=parsed.algo, iterations=parsed.iterations, threads=parsed.threads
     )
     Terminal().print(bench_table(result))
     if parsed.out:
-        with in_words(f"cannot write {parsed.out}"):
-            write_file(parsed.out, (json.dumps(result, indent=1) + "\n").encode())
+        write_new(parsed.out, (json.dumps(result, indent=1) + "\n").encode())
 
 
 def bench_table(result: dict[str, Any]) -> Table:

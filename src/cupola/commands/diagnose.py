@@ -14,9 +14,10 @@ from rich.text import Text
 from tyro.conf import Positional, UseAppendAction, arg
 
 from cupola.commands.parsing import OptionalPath, parse
+from cupola.commands.writing import check_place, write_new
 from cupola.compilation import warm_up_cache
 from cupola.display import CountDisplay, Terminal
-from cupola.errors import CupolaError, in_words
+from cupola.errors import CupolaError
 
 if TYPE_CHECKING:
     from cupola.diagnosis.result import Diagnosis, Estimate, Finding, Trace
@@ -47,11 +48,9 @@ def run(args: Sequence[str]) -> None:
     parsed = parse(DiagnoseArgs, args, "diagnose")
     from cupola.diagnosis.diagnose import diagnose
     from cupola.diagnosis.figure import draw_diagnosis
-    from cupola.runs.files import write_file
 
-    for option, path in (("--out", parsed.out), ("--figure", parsed.figure)):
-        if path and not path.parent.is_dir():  # known now, not after minutes
-            raise CupolaError(f"{option}: there is no directory {path.parent}.")
+    for path in filter(None, (parsed.out, parsed.figure)):
+        check_place(path)
     if parsed.figure and parsed.figure.suffix != ".png":
         raise CupolaError(f"--figure is a name like diagnosis.png, not {parsed.figure}.")
     warm_up_cache()
@@ -70,12 +69,10 @@ def run(args: Sequence[str]) -> None:
     console.print(kl_table(found.kl))
     console.print(findings_table(found.findings))
     if parsed.out:
-        with in_words(f"cannot write {parsed.out}"):
-            text = json.dumps(found.to_json(), indent=1) + "\n"
-            write_file(parsed.out, text.encode())
+        text = json.dumps(found.to_json(), indent=1) + "\n"
+        write_new(parsed.out, text.encode())
     if parsed.figure:
-        with in_words(f"cannot write {parsed.figure}"):
-            write_file(parsed.figure, draw_diagnosis(found))
+        write_new(parsed.figure, draw_diagnosis(found))
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, Any]:

@@ -14,9 +14,9 @@ from tyro.conf import Positional
 
 from cupola.commands.filming import new_film, write_film
 from cupola.commands.parsing import OptionalPath, WhichCheckpoint, parse
+from cupola.commands.writing import check_place, write_new
 from cupola.compilation import warm_up_cache
 from cupola.display import CountDisplay, Terminal, decimals_of, number
-from cupola.errors import CupolaError, in_words
 from cupola.naming import counted
 
 if TYPE_CHECKING:
@@ -52,10 +52,9 @@ def run(args: Sequence[str]) -> None:
     from cupola.cores import available_cores
     from cupola.evaluation import evaluate
     from cupola.policy import load
-    from cupola.runs.files import write_file
 
-    if parsed.out and not parsed.out.parent.is_dir():  # known now, not after minutes
-        raise CupolaError(f"--out: there is no directory {parsed.out.parent}.")
+    if parsed.out:
+        check_place(parsed.out)
     warm_up_cache()
     console, policy = Terminal(), load(parsed.run, parsed.checkpoint)
     film = parsed.video and new_film(
@@ -76,8 +75,7 @@ def run(args: Sequence[str]) -> None:
     if parsed.out:
         record = {"run": str(parsed.run), "iteration": policy.iteration, "seed": parsed.seed}
         text = json.dumps(record | result.to_json(), indent=1) + "\n"
-        with in_words(f"cannot write {parsed.out}"):
-            write_file(parsed.out, text.encode())
+        write_new(parsed.out, text.encode())
     if film and parsed.video:
         write_film(film, parsed.video)
 

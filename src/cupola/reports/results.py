@@ -195,13 +195,18 @@ def load(path: Path) -> Results:
 
 
 def folders_below(path: Path) -> Iterator[Path]:
-    """Directories with a config.json in them; links are not followed. Any depth would overflow."""
+    """Directories with a config.json in them; links are not followed. Any depth would overflow.
+
+    Those that cannot be entered, or are gone meanwhile, or whose path is too long are left out.
+    """
     waiting = [(path, 0)]
     while waiting:
         folder, depth = waiting.pop()
         try:
             entries = list(os.scandir(folder))
-        except PermissionError:
+        except OSError:
+            if not depth:
+                raise
             continue
         if any(entry.name == "config.json" for entry in entries):
             yield folder

@@ -249,7 +249,18 @@ def is_stale(name: str) -> bool:
 
 def write_file(path: Path, data: bytes) -> None:
     """Replace a file that the user named."""
+    refuse_other(path)
     Folder(path.parent).write(path.name, data)
+
+
+def refuse_other(path: Path) -> None:
+    """Raise where the name is taken by what is no file: replaced, /dev/null would be one."""
+    with contextlib.suppress(FileNotFoundError):
+        found = path.lstat()
+        if is_link(found):
+            raise CupolaError(f"{path} is a link: name the file that it leads to, or another.")
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise CupolaError(f"{path} is no file but a device or a pipe: name another.")
 
 
 def read_file(path: Path, bound: int) -> bytes:
