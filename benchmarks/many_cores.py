@@ -218,7 +218,9 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
             name: [base[1] / seconds for seconds in model["seconds"].values()]
             for name, model in result["model"].items()
         }
-        axis.fill_between(CORES, speeds["far"], speeds["near"], alpha=0.3, label="model")
+        axis.fill_between(CORES, speeds["far"], speeds["near"], alpha=0.3)
+        axis.plot(CORES, speeds["near"], label="model: near")
+        axis.plot(CORES, speeds["far"], label="model: far")
         measured = [result["measured"]["1"] / s for s in result["measured"].values()]
         axis.plot([1, 2], measured, "o", color="black", label="measured")
         axis.plot(CORES, CORES, ":", color="grey", label="ideal")
