@@ -16,6 +16,24 @@ from cupola.trainer import Trainer
 
 WARM_UP = 2
 RESTART = 25
+FAMILIES = (
+    *("PointGoal1", "CarGoal1", "PointButton1", "CarButton1"),
+    *("SwimmerSpeed", "HopperSpeed", "AntSpeed", "HumanoidSpeed", "AntCircle"),
+)
+"""A task or more of every family that is simulated by an engine."""
+
+
+def bench_often(task: str, repeat: int, **options: Any) -> dict[str, Any]:
+    """`bench` so many times in a row: medians of its figures, and all ``repeats``."""
+    if repeat == 1:
+        return bench(task, **options)
+    repeats = [bench(task, **options) for _ in range(repeat)]
+    medians = {
+        name: statistics.median(each[name] for each in repeats)
+        for name, value in repeats[0].items()
+        if isinstance(value, float)
+    }
+    return {**repeats[0], **medians, "repeats": repeats}
 
 
 def bench(
@@ -33,14 +51,7 @@ def bench(
     `standing_ratio` compares with robots that are put back on their feet every `RESTART` steps.
     """
     total = iterations + WARM_UP
-    fixed = {
-        "delta": float("inf"),
-        "multiplier": "integral",
-        "nu_init": 1e-3,
-        "multiplier_lr": 1e-12,
-    }
-    fields = {**(fixed if load_algorithm(algo).__name__.endswith(".cup") else {}), **fields}
-    fields = {"iterations": total, "threads": threads, **fields}
+    fields = {"iterations": total, "threads": threads, **whole_updates(algo), **fields}
     settings = settings_from(algo, None, fields)
     options, algorithm = settings.options, settings.algorithm
     trained, timed = (
@@ -67,6 +78,7 @@ def bench(
             on_feet.append(upright)
             rollout.append(timings["rollout_seconds"])
             update.append(timings["update_seconds"])
+    trainer.close()
     whole = [a + b for a, b in zip(rollout, update, strict=True)]
     speed = algorithm.batch_size / statistics.median(whole)
     ceiling = algorithm.batch_size / statistics.median(physics)
@@ -85,6 +97,14 @@ def bench(
         "iterations": iterations,
         "config": config.to_json()["algorithm"],
     }
+
+
+def whole_updates(algo: str) -> dict[str, Any]:
+    """The fields with which every update takes all epochs of all steps."""
+    if not load_algorithm(algo).__name__.endswith(".cup"):
+        return {}
+    multipliers = {"multiplier": "integral", "nu_init": 1e-3, "multiplier_lr": 1e-12}
+    return {"delta": float("inf"), **multipliers}
 
 
 def physics_seconds(task: Task, steps: int, rng: np.random.Generator) -> float:

@@ -22,7 +22,7 @@ usage: cupola COMMAND ...
   cupola export RUN FILE   write a policy as .onnx or .npz, for other programs
   cupola render TASK       film a task, or draw it (.gif, .mp4, .png)
   cupola list              algorithms, presets and tasks
-  cupola bench TASK        steps per second, beside the physics ceiling
+  cupola bench TASK        steps per second, beside the physics ceiling (--all: every family)
   cupola sweep FILE        train all cells of an experiment file (experiments/toy.toml)
   cupola tune FILE         search for the best feasible settings (experiments/tune-probe.toml)
   cupola report DIR ...    one page of a sweep, of any runs, or of files of curves

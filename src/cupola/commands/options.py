@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import inspect
 import itertools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tyro.conf import arg
+
+from cupola import version
 
 
 def groups(*configs: Any, own: str = "") -> list[tuple[str, type, Any]]:
@@ -36,10 +40,18 @@ def groups(*configs: Any, own: str = "") -> list[tuple[str, type, Any]]:
             texts[name] = home.__doc__ or ""
     found = []
     for name, fields in members.items():
-        group = dataclasses.make_dataclass(name, fields, frozen=True)
-        group.__doc__ = texts[name]
+        group = made(name, fields, texts[name])
         found.append((name, group, group()))
     return found
+
+
+def made(name: str, fields: Sequence[Any], text: str) -> type:
+    """A dataclass of these fields."""
+    kind = dataclasses.make_dataclass(name, fields, frozen=True)
+    kind.__doc__ = text
+    # tyro reads the source of every class. Of this one there is none, and that is soon seen here.
+    kind.__module__ = version.__name__
+    return kind
 
 
 def gathered(kind: type, parsed: Sequence[Any]) -> Any:
@@ -56,13 +68,25 @@ def field_texts(kind: type) -> dict[str, str]:
     """The text below each field, of the class nearest to ``kind`` that has one."""
     texts = {}
     for base in filter(dataclasses.is_dataclass, reversed(kind.__mro__)):
-        (definition,) = ast.parse(inspect.getsource(base)).body
-        assert isinstance(definition, ast.ClassDef)
-        for field, below in itertools.pairwise(definition.body):
+        for field, below in itertools.pairwise(definition(base).body):
             match field, below:
                 case ast.AnnAssign(ast.Name(name)), ast.Expr(ast.Constant(str(text))):
                     texts[name] = " ".join(text.split())
     return texts
+
+
+def definition(kind: type) -> ast.ClassDef:
+    """The source of a class. `inspect.getsource` would parse its whole file again for each."""
+    wanted = kind.__qualname__.rpartition(".")[2]
+    for node in ast.walk(parsed(inspect.getfile(kind))):
+        if isinstance(node, ast.ClassDef) and node.name == wanted:
+            return node
+    raise LookupError(f"no source of {kind.__qualname__}")
+
+
+@functools.cache
+def parsed(file: str) -> ast.Module:
+    return ast.parse(Path(file).read_text(encoding="utf-8"))
 
 
 def metavar(hint: Any) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from cupola.commands.options import gathered, groups
+from cupola.commands.options import gathered, groups, made
 from cupola.commands.parsing import OptionalPath, option_value, parse, program
 from cupola.compilation import warm_up_cache
 from cupola.display import ProgressDisplay, Terminal, state_of, summary_of
@@ -130,9 +130,7 @@ def arguments(algo: str, preset: str) -> type:
         ("preset", preset_option, standard),
         *nested,
     ]
-    kind = dataclasses.make_dataclass("Train", fields, frozen=True)
-    kind.__doc__ = (module.__doc__ or "").partition("\n")[0]
-    return kind
+    return made("Train", fields, (module.__doc__ or "").partition("\n")[0])
 
 
 def show_common_help() -> None:
