@@ -99,6 +99,17 @@ def test_estimates_keep_the_last_word_and_are_never_nan_again():
     np.testing.assert_allclose(estimates.cost_returns, [1.45, 15.0])
 
 
+def test_reach_is_what_the_longer_episodes_live_to_see():
+    estimates = Estimates((True, False), GAMMA, window=0)
+    np.testing.assert_array_equal(estimates.reach, [1.0, 1.0])
+    lengths = np.array([1, 2, 3, 4, 5])
+    costs = np.ones((5, 2))
+    estimates.absorb(Finished(lengths.astype(float), lengths, costs, costs))
+    np.testing.assert_allclose(
+        estimates.reach, [1 - GAMMA**4, 1.0]
+    )
+
+
 def test_a_window_averages_the_last_episodes():
     estimates = Estimates((False,), GAMMA, window=3)
     for cost in (1.0, 2.0, 3.0, 4.0):

@@ -9,6 +9,9 @@ import numpy as np
 from cupola.tasks.base import State, alike
 from cupola.types import Rollout
 
+LONGER = 0.75
+"""The quantile of episodes that counts as the longer ones."""
+
 
 class Finished(NamedTuple):
     """Episodes that ended in a rollout, E of them."""
@@ -137,6 +140,17 @@ class Estimates:
     @property
     def horizons(self) -> np.ndarray:
         return mean_or_nan(self._horizons)
+
+    @property
+    def reach(self) -> np.ndarray:
+        """sum_t gamma^t of the longer episodes, as a part of that of endless ones, [K].
+
+        1 for an undiscounted cost, and while nothing is known.
+        """
+        if len(self._horizons) == 0:
+            return np.ones(len(self._discounted))
+        longer = np.quantile(self._horizons, LONGER, axis=0)
+        return np.where(self._discounted, (1 - self._gamma) * longer, 1.0)
 
     def save(self) -> dict[str, np.ndarray]:
         return {"costs": self._costs, "horizons": self._horizons, "last": self.last}

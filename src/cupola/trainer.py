@@ -102,6 +102,7 @@ class Trainer:
             cost_returns=self.estimates.cost_returns.astype(np.float32),
             horizons=self.estimates.horizons.astype(np.float32),
             progress=np.float32(self.config.progress(self.iteration)),
+            reach=self.estimates.reach.astype(np.float32),
         )
         learner, *rest = self._algorithm.update(self.learner, batch, update_key, self.threads)
         report, prediction = jax.device_get(rest)

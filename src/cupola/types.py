@@ -77,6 +77,7 @@ class Batch(NamedTuple):
     cost_returns: Array  # [K], J^c in each limit's convention; NaN before any episode ended
     horizons: Array  # [K], mean of sum_t gamma^t (or of the length) over those episodes
     progress: Array  # [], share of the training that lies behind, in [0, 1)
+    reach: Array = 1.0  # [K], the part of 1/(1 - gamma) that longer episodes live to see; or one
 
 
 class Samples(NamedTuple):

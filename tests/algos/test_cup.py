@@ -442,4 +442,5 @@ def test_the_projection_keeps_its_learning_rate_where_alpha_measures_the_improve
     progress = jnp.float32(0.9)
     rate = STEADY.learning_rate
     assert float(cup.projection_rate(STEADY, progress)) == pytest.approx(rate)
+    rate = cup.PAPER.learning_rate
     assert float(cup.projection_rate(cup.PAPER, progress)) == pytest.approx(0.1 * rate, rel=1e-5)

@@ -145,4 +145,9 @@ def test_levels_of_costs_are_the_mean_returns_of_whole_episodes_whatever_the_cri
     recent = GAMMA ** np.arange(length)[::-1, None]
     behind = (recent * each).sum(axis=1) / recent.sum() * GAMMA**length / (1 - GAMMA)
     found = cost_levels(critics, batch, gamma=GAMMA, discounted=(True, False), goes_on=True)
-    np.testing.assert_allclose(found, expected + np.array([behind.mean(), 0.0]), rtol=1e-5)
+    endless = expected + np.array([behind.mean(), 0.0])
+    np.testing.assert_allclose(found, endless, rtol=1e-5)
+    # Where even longer episodes live to see a part of that only, it counts as far.
+    shorter = batch._replace(reach=np.array([0.25, 1.0]))
+    found = cost_levels(critics, shorter, gamma=GAMMA, discounted=(True, False), goes_on=True)
+    np.testing.assert_allclose(found, endless * [0.25, 1.0], rtol=1e-5)

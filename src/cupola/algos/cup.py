@@ -96,6 +96,10 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Density of actions beyond the point where an actuator saturates: the Gaussian's, or the
     probability of all that lies beyond."""
     minibatch_size: int = 250
+    epochs: int = 3
+    """Epochs of either step, at most. More of them fit the noise of the batch."""
+    learning_rate: float = 6e-4
+    """Step size of Adam, at the start."""
     value_l2: float = 0.0
     """Weight of the sum of squared parameters in the critics' loss."""
     critic_lr: float = 1e-3
@@ -108,7 +112,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     (critic_epochs above 0); the reward's critic learns from the newest batch."""
     delta: float = 0.02
     """KL divergence that ends either step early; inf never does. Also focops' bound per state."""
-    check_every: int = 4
+    check_every: int = 20
     """Minibatches between two looks at the KL, and a step beyond 1.2 delta is shortened; 0: it is
     looked at once per epoch and nothing is shortened."""
     overshoot: float = 4.0
@@ -197,6 +201,8 @@ PAPER = Config(
     cost_termination="terminal",
     action_density="gaussian",
     minibatch_size=64,
+    epochs=10,
+    learning_rate=3e-4,
     value_l2=1e-3,
     critic_lr=0.0,
     critic_epochs=0,

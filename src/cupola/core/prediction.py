@@ -62,9 +62,10 @@ def cost_levels(
     Otherwise J is the mean cost per step times the mean length. Where no episode began in the
     batch, or none has ended yet, it is what `Batch.cost_returns` says.
 
-    With ``goes_on`` it is the J^c of episodes that no termination ends (`later_values`), which is
-    higher. A policy that falls meets its limit by that alone: a multiplier that followed would drop
-    and rise again, and the policy would fall for ever.
+    With ``goes_on`` it is the J^c of episodes that no termination ends (`later_values`), times
+    `Batch.reach`: of episodes as long as the longer ones are. A policy that falls meets its limit
+    by that alone: a multiplier that followed would drop and rise again, and the policy would fall
+    for ever.
     """
     rollout = batch.rollout
     obs = jnp.asarray(rollout.obs)
@@ -79,5 +80,5 @@ def cost_levels(
     start = jnp.sum(first * values, axis=(0, 1)) / jnp.maximum(begun, 1.0)
     by_time = start + batch.horizons * jnp.mean(weights * deltas, axis=(0, 1)) / jnp.mean(weights)
     plain = batch.horizons * jnp.mean(costs, axis=(0, 1))
-    by_time = jnp.where(begun > 0, by_time, batch.cost_returns)
+    by_time = jnp.where(begun > 0, by_time * (batch.reach if goes_on else 1.0), batch.cost_returns)
     return jnp.where(jnp.asarray(discounted), by_time, plain)

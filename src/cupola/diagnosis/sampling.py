@@ -179,6 +179,7 @@ def draw(subject: Subject, count: int, tell: Listener) -> Drawn:
                 cost_returns=estimates.cost_returns.astype(np.float32),
                 horizons=estimates.horizons.astype(np.float32),
                 progress=np.float32(subject.progress),
+                reach=estimates.reach.astype(np.float32),
             )
         )
     joined = Finished(*(np.concatenate(column) for column in zip(*ended, strict=True)))
