@@ -105,9 +105,7 @@ def test_reach_is_what_the_longer_episodes_live_to_see():
     lengths = np.array([1, 2, 3, 4, 5])
     costs = np.ones((5, 2))
     estimates.absorb(Finished(lengths.astype(float), lengths, costs, costs))
-    np.testing.assert_allclose(
-        estimates.reach, [1 - GAMMA**4, 1.0]
-    )
+    np.testing.assert_allclose(estimates.reach, [1 - GAMMA**4, 1.0])
 
 
 def test_a_window_averages_the_last_episodes():
