@@ -98,6 +98,19 @@ def test_the_policy_of_a_rollout_is_the_actor(name):
 
 
 @every_task
+def test_driving_is_stepping_the_engine(name):
+    """The ceiling of benchmarks is the same physics, without waiting in between."""
+    stepped, driven = make(name), make(name, threads=2)
+    actions = np.random.default_rng(6).uniform(-1, 1, (STEPS, ENVS, stepped.spec.act_size))
+    for task in (stepped, driven):
+        task.reset(5)
+    for action in actions:
+        stepped.step_engine(action)
+    driven.drive(actions)
+    assert stepped.save()["physics"].tobytes() == driven.save()["physics"].tobytes()
+
+
+@every_task
 @pytest.mark.parametrize("threads", [2, 3])
 def test_threads_do_not_change_a_bit_of_a_rollout(name, threads):
     alone, many = make(name), make(name, threads)

@@ -45,6 +45,8 @@ def library() -> ctypes.CDLL | None:
         getattr(found, name).argtypes = [PTR, INT]
     for name in ("world_advance", "world_move", "world_step"):
         getattr(found, name).argtypes = [PTR, PTR, INT, PTR]
+    found.robot_drive.argtypes = [PTR, INT, INT, INT, PTR, INT, INT]
+    found.world_drive.argtypes = [PTR, INT, INT, INT, PTR]
     found.physics_step.argtypes = [PTR, PTR, INT, INT]
     found.physics_forward.argtypes = [PTR, PTR, INT]
     return found

@@ -245,6 +245,19 @@ EXPORT void robot_begin(const Robot *r, int64_t i) {
     locate(r, i, r->position + i * r->axes);
 }
 
+/* Physics of environment i alone, from step t until `until`, with actions [T, N, A]. */
+EXPORT void robot_drive(const Robot *r, int64_t i, int64_t t, int64_t until, const double *actions,
+                        int64_t envs, int64_t act_size) {
+    load(r->physics, i);
+    for (; t < until; t++) {
+        memcpy(r->ctrl[i], actions + (t * envs + i) * act_size,
+               (size_t)act_size * sizeof(double));
+        for (int64_t k = 0; k < r->frame_skip; k++)
+            r->physics->step(r->physics->model, r->physics->data[i]);
+    }
+    store(r->physics, i, LOADED);
+}
+
 /* Play environment i from step t on, at most until `until`; returns where it stopped. If its episode
  * ended there, the caller begins a new one. */
 EXPORT int64_t robot_play(const Robot *r, const Policy *p, const Rollout *out, int64_t i,
@@ -464,6 +477,15 @@ EXPORT void world_move(const World *w, const int64_t *ids, int64_t count, const 
     for (int64_t at = 0; at < count; at++) {
         move(w, ids[at], actions + 2 * ids[at]);
         store(w->physics, ids[at], LOADED);
+    }
+}
+
+/* Physics of environment i alone, from step t until `until`, with actions [T, N, 2]. */
+EXPORT void world_drive(const World *w, int64_t i, int64_t t, int64_t until,
+                        const double *actions) {
+    for (; t < until; t++) {
+        move(w, i, actions + 2 * (t * w->envs + i));
+        store(w->physics, i, LOADED);
     }
 }
 

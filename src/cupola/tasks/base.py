@@ -153,6 +153,11 @@ class Task(ABC):
         """Step the physics engine and nothing else: the upper bound in benchmarks."""
         self.step(actions)
 
+    def drive(self, actions: np.ndarray) -> None:
+        """The same for actions [T, N, A], as fast as it goes: no step waits for another one."""
+        for action in actions:
+            self.step_engine(action)
+
     def play(self, actor: NetworkActor, noise: np.ndarray, into: Rollout) -> np.ndarray | None:
         """Fill ``into`` [T, n, ...] with T steps, given unit noise [T, n, A], by compiled code.
 

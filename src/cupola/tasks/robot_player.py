@@ -66,6 +66,17 @@ class RobotPlayer:
             truncated=self._truncated,
         )
 
+    def drive(self, actions: np.ndarray) -> None:
+        """Physics of actions [T, N, A], and nothing else."""
+        numbers = np.ascontiguousarray(actions, np.float64)
+        drive, (steps, envs, act_size) = self._engine.library.robot_drive, numbers.shape
+
+        def drive_one(i: int, at: int, until: int) -> int:
+            drive(self._robot.at, i, at, until, numbers.ctypes.data, envs, act_size)
+            return until
+
+        self._engine.share_out(drive_one, steps)
+
     def play(
         self,
         actor: NetworkActor,

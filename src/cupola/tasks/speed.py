@@ -285,6 +285,12 @@ class RobotTask(Task):
         self._ctrl[:] = actions
         self._engine.step(nstep=self._robot.frame_skip)
 
+    def drive(self, actions: np.ndarray) -> None:
+        if self._player:
+            self._player.drive(actions)
+        else:
+            super().drive(actions)
+
     def step(self, actions: np.ndarray) -> Step:
         unscored = self.step_physics(actions)
         self._velocity = (unscored.after - unscored.before) / self._dt

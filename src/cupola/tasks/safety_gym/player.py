@@ -107,6 +107,17 @@ class Player:
             truncated=self.truncated,
         )
 
+    def drive(self, actions: np.ndarray) -> None:
+        """Physics of actions [T, N, 2], and nothing else."""
+        numbers = np.ascontiguousarray(actions, np.float64)
+        drive = self._engine.library.world_drive
+
+        def drive_one(i: int, at: int, until: int) -> int:
+            drive(self._world.at, i, at, until, numbers.ctypes.data)
+            return until
+
+        self._engine.share_out(drive_one, len(numbers))
+
     def move(self, actions: np.ndarray) -> None:
         """Physics of one action [N, 2] each, and nothing else."""
         self._call(self._engine.library.world_move, actions)

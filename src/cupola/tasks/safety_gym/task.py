@@ -233,6 +233,12 @@ class SafetyGymTask(Task):
             self._correct_welds(*spinning)
             self._engine.step()
 
+    def drive(self, actions: np.ndarray) -> None:
+        if self._player:
+            self._player.drive(actions)
+        else:
+            super().drive(actions)
+
     def advance(self, actions: np.ndarray) -> None:
         """One action's worth of physics, after which everything derived is up to date."""
         if self._player:
