@@ -60,7 +60,8 @@ def test_the_closing_table_says_how_the_best_and_the_last_policy_did(tmp_path, c
     means = [np.mean([m[key] for m in run.metrics]) for key in ("return", f"cost/{cost}")]
     assert table["last"][:2] == ["6", f"{means[0]:.1f}"]
     limit = run.config.limits[cost]
-    assert table["last"][2] == f"{means[1]:.1f} {'<=' if means[1] <= limit else '>'} {limit:.1f}"
+    sign = "<=" if means[1] <= limit else ">"
+    assert table["last"][2] == f"{means[1]:.3f} {sign} {limit:.3f}"  # a limit of 0.5
     # Six iterations: the best is judged by all of them too, and is the policy before the last.
     assert table["best"] == ["5", *table["last"][1:]]
 

@@ -11,7 +11,7 @@ from scipy import special
 from cupola import nets
 from cupola.core import categorical, distributions
 from cupola.core.trust_region import fisher_product
-from cupola.rollout import one_hot
+from cupola.tasks.actor import one_hot
 
 RNG = np.random.default_rng(0)
 LOGITS_P, LOGITS_Q = RNG.normal(scale=2, size=(2, 6, 4))

@@ -65,7 +65,7 @@ def test_a_trial_is_a_cell_for_every_seed() -> None:
 def test_values_of_the_file_are_those_of_the_first_trial_where_the_space_holds_them() -> None:
     both = FILE.replace("[64, 64]", "[64, 64, 1]")
     assert parsed().own_values() == {
-        "learning_rate": 3e-4,
+        "learning_rate": 6e-4,
         "epochs": 7,
         "improvement": "clip",
         "hidden": [64, 64],
