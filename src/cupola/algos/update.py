@@ -5,7 +5,8 @@
 3. second step  theta_{k+1/2} -> theta_{k+1}: optional; CUP's projection
 4. critics      as many epochs as the first step took, on the same samples, as in the authors' code;
                 or `critic_epochs` passes, on these samples and a memory of earlier ones. Beside 2
-                and 3 on a second core if there is one, else after them
+                and 3 on a second core if there is one, else after them; of `critic_epochs`, the
+                costs' beside them and the reward's after them
 5. prediction   by how much return and costs should change with the new policy; only for the metrics
 
 1 and 5 are those of every algorithm (`make_algorithm` in algos/assembly.py). An algorithm supplies
@@ -26,6 +27,7 @@ import numpy as np
 
 from cupola import nets
 from cupola.algos.assembly import (
+    PARTS,
     critic_schedule,
     fit_critics,
     make_algorithm,
@@ -93,29 +95,49 @@ def minibatch_algorithm(
     ) -> tuple[Learner, Metrics]:
         policy_key, critic_key = jax.random.split(key)
         orders = policy_orders(policy_key, len(samples.obs))
-        data = (samples.obs, samples.targets)
-        if config.critic_epochs:
-            data, critic_orders = critic_schedule(learner, samples, critic_key, config)
-        else:
-            size = len(samples.obs)
-            critic_orders = shuffles(critic_key, config.epochs, size, config.minibatch_size)
-        with critics.Epochs(
-            lambda state, order: critic_epoch(state, data, batch, order),
-            Fit.start(learner.critics, learner.critic_opt),
-            critic_orders,
-            cores,
-        ) as fitting:
+        *mine, beside = critic_fits(learner, samples, batch, critic_key, cores)
+        with beside:
             if config.critic_epochs:
-                fitting.keep(config.critic_epochs)
+                for fit in (*mine, beside):
+                    fit.keep(config.critic_epochs)
             moved, metrics, taken, _ = first_step(learner, samples, batch, orders[0])
             if not config.critic_epochs:
-                fitting.keep(int(taken))  # the critics run ahead; later epochs are thrown away
+                beside.keep(int(taken))  # the critics run ahead; later epochs are thrown away
             if second_step:
                 end = second_step(moved, learner, samples, batch, orders[1])
                 moved, more, _, _ = jax.block_until_ready(end)
                 metrics = metrics | more
             moved = remembered(moved, samples, jax.random.fold_in(critic_key, 1))
-            return with_critics(moved, metrics, fitting.result())
+            return with_critics(
+                moved, metrics, Fit.joined(*(fit.result() for fit in (*mine, beside)))
+            )
+
+    def critic_fits(
+        learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int
+    ) -> list[critics.Epochs]:
+        """The fits of the critics. The last one goes on beside the policy's steps on a second core;
+        with `critic_epochs` these are the costs', and the reward's fit is done behind them."""
+        start = Fit.start(learner.critics, learner.critic_opt)
+        if config.critic_epochs:
+            (obs, targets), orders = critic_schedule(learner, samples, key, config)
+            jobs = [
+                (start.part(which), (obs, targets[:, which]), orders[:, i])
+                for i, which in enumerate(PARTS)
+            ]
+        else:
+            orders = shuffles(key, config.epochs, len(samples.obs), config.minibatch_size)
+            jobs = [(start, (samples.obs, samples.targets), orders)]
+
+        def fit(job: int) -> critics.Epochs:
+            begin, data, orders = jobs[job]
+            return critics.Epochs(
+                lambda state, order: critic_epoch(state, data, batch, order),
+                begin,
+                orders,
+                cores if job == len(jobs) - 1 else 1,
+            )
+
+        return [fit(job) for job in range(len(jobs))]
 
     def policy_orders(key: jax.Array, size: int) -> np.ndarray:
         """Of each step, [steps, E, count, minibatch]."""
