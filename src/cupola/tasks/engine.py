@@ -3,7 +3,7 @@
 There are two engines. On the same MuJoCo they give the same bits (tests/tasks/test_engine.py):
 
 - `native`: an `MjData` per simulation, stepped by cupola's compiled part. Tasks can leave whole
-  rollouts to it (`Native.share_out`);
+  rollouts to it (`NativeEngine.share_out`);
 - `plain`: MuJoCo's own Python bindings, where cupola was installed without a C compiler.
 
 The environment variable ``CUPOLA_ENGINE`` asks for one of the two by its name
