@@ -81,7 +81,7 @@ def simulate(act, steps: int = 100) -> tuple[float, float]:
     [
         # The rule itself: by default it aims below the limit, where less can be had.
         pytest.param(
-            {"pid_ki": 0.1, "epochs": 10, "log_std": -1.5, "aim": 1.0, "projection_delta": 0.04},
+            {"pid_ki": 0.1, "epochs": 10, "log_std": -1.5, "aim": 1.0},
             id="steady",
         ),
         pytest.param({"preset": "predicted"}, id="predicted", marks=pytest.mark.slow),

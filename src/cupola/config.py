@@ -394,6 +394,7 @@ def problem_of(spec: TaskSpec, limits: Limits) -> Problem:
         discounted=tuple(discounted[name] for name in limits),
         discrete=spec.discrete,
         saturation=spec.saturation,
+        act_bound=spec.act_bound,
     )
 
 

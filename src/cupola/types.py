@@ -5,6 +5,7 @@ Axes: T time, N environments, B samples, K costs. ``_r`` means reward, ``_c`` co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -39,6 +40,7 @@ class Problem(NamedTuple):
     discounted: tuple[bool, ...]
     discrete: bool = False  # one of act_size choices instead of act_size numbers
     saturation: tuple[float, ...] = ()  # |action| beyond which it has no further effect; (): none
+    act_bound: float = math.inf  # the bound of continuous actions; inf: none
 
 
 class Step(NamedTuple):

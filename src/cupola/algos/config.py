@@ -64,6 +64,9 @@ class NetworkConfig:
     """Units of the hidden layers of the policy and of each critic."""
     log_std: float = -0.5
     """Initial log standard deviation of the actions, where they are continuous."""
+    std_unit: Literal["action", "bound"] = "action"
+    """Unit of that standard deviation: the actions' own, or the bound beyond which they have no
+    further effect, where there is one."""
     last_layer_scale: float = 0.1
     """Factor on the initial weights of every network's last layer."""
     normalise_obs: bool = True

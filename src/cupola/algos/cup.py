@@ -19,6 +19,7 @@ What the default, the preset `steady`, has and Algorithm 1 has not:
   shrink together. A is divided by its standard deviation, A^c by a running one.
 - The KL is looked at every few minibatches. A step may go beyond delta on its way, to see all of
   the batch, and is then shortened (`overshoot`). The projection has an optimiser of its own.
+- The initial noise is a share of the range of the actions (`std_unit`).
 - The advantages of the costs look only a step or two ahead (`lam_c`) and leave the rest to the
   critics, which learn from longer sums (`lam_critic`) and, for the costs, from the last batches.
 - nu by a PID controller of the relative violation.
@@ -95,6 +96,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     action_density: Literal["gaussian", "clipped"] = "clipped"
     """Density of actions beyond the point where an actuator saturates: the Gaussian's, or the
     probability of all that lies beyond."""
+    std_unit: Literal["action", "bound"] = "bound"
+    """Unit of the initial standard deviation of the actions: their own, or the bound beyond which
+    they have no further effect, where there is one."""
     minibatch_size: int = 250
     epochs: int = 3
     """Epochs of either step, at most. More of them fit the noise of the batch."""
@@ -132,9 +136,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     """KL(pi_theta || pi_{k+1/2}) as in the authors' code, or the reverse as in the paper's text."""
     projection_start: Literal["half", "start"] = "half"
     """Where the projection's descent begins: pi_{k+1/2}, or pi_k as Section 4.2 writes it."""
-    stop_reference: Literal["start", "half"] = "half"
+    stop_reference: Literal["start", "half"] = "start"
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
-    projection_delta: float = 0.02
+    projection_delta: float = 0.0
     """KL divergence that ends the projection early; 0: delta."""
     projection_optimiser: Literal["own", "shared"] = "own"
     """Adam of the projection: a new one each time, or the improvement's with its memory."""
@@ -171,6 +175,14 @@ class Config(MinibatchConfig, LagrangianConfig):
         super().__post_init__()
         check_positive(self, "clip", "temperature")
         check_not_negative(self, "alpha", "beta", "projection_delta")
+        check(
+            not (self.check_every and self.stop_reference == "start")
+            or self.projection_delta == 0
+            or self.projection_delta >= self.delta,
+            f"projection_delta must be 0 or at least delta, {self.delta}, not"
+            f" {self.projection_delta}: with stop_reference=start the projection begins where the"
+            " improvement ended, up to delta away.",
+        )
         fitted = self.batch_size - self.held_out
         check(
             fitted > 0,
@@ -200,6 +212,7 @@ PAPER = Config(
     lam_critic=0.0,
     cost_termination="terminal",
     action_density="gaussian",
+    std_unit="action",
     minibatch_size=64,
     epochs=10,
     learning_rate=3e-4,
@@ -211,7 +224,6 @@ PAPER = Config(
     check_every=0,
     overshoot=1.0,
     cost_advantage="standardise",
-    projection_delta=0.0,
     projection_optimiser="shared",
     projection_scale="horizon",
     multiplier="integral",
@@ -224,7 +236,6 @@ PAPER = Config(
     pid_ki=LagrangianConfig.pid_ki,
     pid_kd=LagrangianConfig.pid_kd,
     pid_smoothing=LagrangianConfig.pid_smoothing,
-    stop_reference="start",
 )
 """The paper's table and Algorithm 1; where they say nothing, the authors' code."""
 

@@ -25,7 +25,7 @@ def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Le
         problem.obs_size,
         problem.act_size,
         config.hidden,
-        None if problem.discrete else config.log_std,
+        None if problem.discrete else initial_log_std(config, problem.act_bound),
         config.last_layer_scale,
     )
     critics = nets.init_critics(
@@ -60,3 +60,9 @@ def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Le
             else ()
         ),
     )
+
+
+def initial_log_std(config: OnPolicyConfig, act_bound: float) -> float:
+    """Of the actions of a new policy, in their own unit."""
+    bounded = config.std_unit == "bound" and act_bound < math.inf
+    return config.log_std + math.log(act_bound) if bounded else config.log_std

@@ -48,6 +48,8 @@ BEYOND = 1.2
 """Share of delta that a descent may end at where the KL is looked at within an epoch."""
 SHORTEN = 0.8
 """Factor by which a descent beyond that is shortened until it is within."""
+SHORTEST = 1e-3
+"""Share of a descent that always stays."""
 VARIANCE_RATE = 0.1
 """Share of a batch in the running variance of the cost advantages."""
 
@@ -288,7 +290,8 @@ def shortened(
     bound: float,
 ) -> tuple[nets.Policy, jax.Array]:
     """The way from ``start`` to ``end``, as far as the divergence stays within the bound; ``kl`` is
-    that of ``end``. The divergence of ``start`` must be within it."""
+    that of ``end``. Where ``start`` itself is at the bound and the way leads outwards, that is next
+    to nothing."""
 
     def at(share: jax.Array) -> nets.Policy:
         return jax.tree.map(lambda a, b: a + share * (b - a), start, end)
@@ -297,7 +300,11 @@ def shortened(
         share = SHORTEN * state[0]
         return share, divergence(at(share))
 
-    share, kl = jax.lax.while_loop(lambda state: state[1] > bound, shorter, (jnp.ones_like(kl), kl))
+    def too_far(state: tuple[jax.Array, jax.Array]) -> jax.Array:
+        share, kl = state
+        return (kl > bound) & (share > SHORTEST)
+
+    share, kl = jax.lax.while_loop(too_far, shorter, (jnp.ones_like(kl), kl))
     policy = jax.tree.map(lambda a, b: jnp.where(share < 1, a, b), at(share), end)
     return policy, kl
 
