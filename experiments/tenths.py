@@ -5,10 +5,12 @@
 Columns: the run's name, task and seed; environment steps at the end of the tenth; means over it of
 return, cost, multiplier, KL of both steps and length of the episodes, and the standard deviation of
 the cost over its iterations; in the first row of a run, the settings that differ from the default.
+A run with several limits has such rows for each.
 """
 
 import csv
 import dataclasses
+import itertools
 import json
 import sys
 from pathlib import Path
@@ -23,17 +25,18 @@ COLUMNS = ("return", "cost", "deviation", "nu", "kl_improve", "kl_project", "len
 def rows(run: Path) -> list[list[str]]:
     config = json.loads((run / "config.json").read_text())
     lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
-    name = next(iter(config["limits"]))
+    several = len(config["limits"]) > 1
     size = max(1, config["iterations"] // 10)
     found = []
-    for start in range(0, len(lines), size):
+    for name, start in itertools.product(config["limits"], range(0, len(lines), size)):
         part = lines[start : start + size]
         costs = column(part, f"cost/{name}")
         means = [column(part, key).mean() for key in ("return", f"nu/{name}", "kl_improve")]
         others = [column(part, key).mean() for key in ("kl_project", "length")]
         numbers = [means[0], costs.mean(), costs.std(), *means[1:], *others]
         about = settings(config, len(lines)) if start == 0 else ""
-        head = [run.name, config["task"], config["seed"], part[-1]["steps"]]
+        trial = f"{run.name} {name}" if several else run.name
+        head = [trial, config["task"], config["seed"], part[-1]["steps"]]
         found.append([*head, *(f"{number:.4g}" for number in numbers), about])
     return found
 

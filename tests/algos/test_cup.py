@@ -195,9 +195,12 @@ def test_improvement_losses_and_gradients(setting, improvement):
 
 @pytest.mark.parametrize("direction", ["new_half", "half_new"])
 @pytest.mark.parametrize("beta", [0.0, 0.7])
-def test_projection_loss_and_gradient(setting, direction, beta):
+@pytest.mark.parametrize("clip", [math.inf, 0.05])
+def test_projection_loss_and_gradient(setting, direction, beta, clip):
     old, new, samples = setting
-    config = dataclasses.replace(cup.PAPER, projection_kl=direction, beta=beta)
+    config = dataclasses.replace(
+        cup.PAPER, projection_kl=direction, beta=beta, projection_clip=clip
+    )
     half = jax.tree.map(lambda a, b: a + 0.5 * (b - a), old, new)
     half_mean, _ = nets.apply_policy(half, samples.obs)
     nu = np.array([0.4, 0.1])
@@ -218,7 +221,12 @@ def test_projection_loss_and_gradient(setting, direction, beta):
         ratio = ratio_of(mean, std, samples)
         pair = (mean, std), (np.asarray(half_mean), stds[1])
         first, second = pair if direction == "new_half" else pair[::-1]
-        value = np.mean(gaussian_kl(*first, *second) + ratio * (scaled @ nu))
+        bad_side = np.maximum(ratio, np.clip(ratio, 1 - clip, 1 + clip))
+        good_side = np.minimum(ratio, np.clip(ratio, 1 - clip, 1 + clip))
+        cost = scaled @ nu
+        value = np.mean(
+            gaussian_kl(*first, *second) + np.where(cost > 0, bad_side, good_side) * cost
+        )
         moved = np.mean(gaussian_kl(np.asarray(samples.mean), stds[0], mean, std))
         return value + beta * nu.sum() * np.sqrt(moved + 1e-12)
 

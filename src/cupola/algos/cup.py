@@ -19,6 +19,7 @@ What the default, the preset `steady`, has and Algorithm 1 has not:
   shrink together. A is divided by its standard deviation, A^c by a running one.
 - The KL is looked at every few minibatches. A step may go beyond delta on its way, to see all of
   the batch, and is then shortened (`overshoot`). The projection has an optimiser of its own.
+- No sample makes a projection look better than twice its advantage (`projection_clip`).
 - The initial noise is a share of the range of the actions (`std_unit`).
 - The advantages of the costs look only a step or two ahead (`lam_c`) and leave the rest to the
   critics, which learn from longer sums (`lam_critic`) and, for the costs, from the last batches.
@@ -42,6 +43,7 @@ switch is as it is, and what differs from the paper: docs/algorithms/cup.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -140,6 +142,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     """The policy whose distance ends the projection: pi_k or pi_{k+1/2}."""
     projection_delta: float = 0.0
     """KL divergence that ends the projection early; 0: delta."""
+    projection_clip: float = 1.0
+    """Epsilon of the costs in the projection, clipped as the gain is in the improvement: no sample
+    looks better than 1 + epsilon times its advantage; inf: not clipped."""
     projection_optimiser: Literal["own", "shared"] = "own"
     """Adam of the projection: a new one each time, or the improvement's with its memory."""
     projection_scale: Literal["improvement", "horizon"] = "improvement"
@@ -173,7 +178,7 @@ class Config(MinibatchConfig, LagrangianConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_positive(self, "clip", "temperature")
+        check_positive(self, "clip", "projection_clip", "temperature")
         check_not_negative(self, "alpha", "beta", "projection_delta")
         check(
             not (self.check_every and self.stop_reference == "start")
@@ -224,6 +229,7 @@ PAPER = Config(
     check_every=0,
     overshoot=1.0,
     cost_advantage="standardise",
+    projection_clip=math.inf,
     projection_optimiser="shared",
     projection_scale="horizon",
     multiplier="integral",
@@ -389,7 +395,9 @@ def projection_loss(
         distance = distributions.kl(mean, log_std, target.half_mean, half_log_std)
     else:
         distance = distributions.kl(target.half_mean, half_log_std, mean, log_std)
-    loss = jnp.mean(distance + rho * (sample.adv_c @ context.nu))
+    cost = sample.adv_c @ context.nu
+    clipped = surrogates.clipped_cost(rho, cost, config.projection_clip)
+    loss = jnp.mean(distance + clipped)
     if config.beta > 0:
         from_start = jnp.mean(distributions.kl(sample.mean, context.log_std, mean, log_std))
         loss += config.beta * jnp.sum(context.nu) * surrogates.safe_sqrt(from_start)

@@ -209,7 +209,7 @@ class Descent(NamedTuple):
     kl: jax.Array  # [], mean KL that the stopping rule saw last
     epochs: jax.Array  # [], epochs taken or begun
     trace: jax.Array  # [looks], kl at each look at it; NaN where there was none
-    cut_short: jax.Array  # [] bool: did the divergence end it, beyond delta?
+    cut_short: jax.Array  # [] bool: did it end beyond its bound, before it was shortened?
 
 
 def begin(policy: nets.Policy, opt_state: Params, nu: jax.Array) -> Descent:
@@ -244,6 +244,7 @@ def descend(
     """
     delta = delta or config.delta
     bounded = delta < math.inf
+    bound = delta * BEYOND if config.check_every else delta
     reach = delta * config.overshoot if config.check_every else delta
     optimiser = adam(config.max_grad_norm)
     orders, looks = between_looks(orders, config.check_every)
@@ -258,7 +259,7 @@ def descend(
         kl = divergence(policy) if bounded else state.kl
         trace = state.trace.at[state.epochs].set(kl) if bounded else state.trace
         nu, count = next_nu(state.nu, policy), state.epochs + 1
-        return Descent(policy, opt_state, nu, kl, count, trace, kl > delta)
+        return Descent(policy, opt_state, nu, kl, count, trace, kl > bound)
 
     def goes_on(state: Descent) -> jax.Array:
         return active & (state.epochs < len(orders)) & (state.kl <= reach)
@@ -268,7 +269,7 @@ def descend(
     if not bounded:
         end = end._replace(kl=jnp.where(end.epochs > 0, divergence(end.policy), 0.0))
     elif config.check_every:
-        policy, kl = shortened(start.policy, end.policy, end.kl, divergence, BEYOND * delta)
+        policy, kl = shortened(start.policy, end.policy, end.kl, divergence, bound)
         end = end._replace(policy=policy, kl=kl)
     return end._replace(epochs=-(-end.epochs // looks))
 

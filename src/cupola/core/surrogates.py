@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import jax
 import jax.numpy as jnp
 
 
 def clipped(ratio: jax.Array, advantage: jax.Array, epsilon: float) -> jax.Array:
-    """min(rho A, g(eps, A)), g = (1 + eps) A for A >= 0 and (1 - eps) A for A < 0: [...]."""
+    """min(rho A, g(eps, A)), g = (1 + eps) A for A >= 0 and (1 - eps) A for A < 0: [...].
+
+    With eps = inf it is rho A.
+    """
+    if epsilon == math.inf:
+        return ratio * advantage
     bound = jnp.where(advantage >= 0, (1 + epsilon) * advantage, (1 - epsilon) * advantage)
     return jnp.minimum(ratio * advantage, bound)
 
