@@ -7,6 +7,8 @@ DEV := $(VENV)/.ready-dev
 DOCS := $(VENV)/.ready-docs
 MINUTES ?= 60
 SEED ?= 0
+# What tests compile is small and runs briefly: compiling it well would take longer than it gains.
+QUICKLY := XLA_FLAGS="--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 PARALLEL := --numprocesses auto --dist worksteal
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
@@ -16,10 +18,10 @@ train: $(READY)  ## a short real CUP training (a few minutes), ending in a table
 	$(BIN)/cupola train cup SwimmerSpeed --iterations 150 --out runs/quickstart-$$(date +%Y%m%d-%H%M%S)
 
 test: $(DEV)  ## the tests, in parallel; a few minutes
-	$(BIN)/python -m pytest tests $(PARALLEL) -m "not slow"
+	$(QUICKLY) $(BIN)/python -m pytest tests $(PARALLEL) -m "not slow"
 
 test-all: $(DEV)  ## the tests and everything that takes longer: more trainings, a Ray cluster
-	$(BIN)/python -m pytest tests $(PARALLEL)
+	$(QUICKLY) $(BIN)/python -m pytest tests $(PARALLEL)
 
 check: $(DEV)  ## formatter, linter, types (also as on Windows), import contract
 	$(BIN)/ruff format --check .

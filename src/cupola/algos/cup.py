@@ -169,7 +169,7 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Bound on the multipliers."""
     pid_kp: float = 2.0
     """Gain on the smoothed violation (multiplier=pid)."""
-    pid_ki: float = 0.04
+    pid_ki: float = 0.1
     """Gain on the sum of violations (multiplier=pid)."""
     pid_kd: float = 0.0
     """Gain on the rise of the smoothed cost (multiplier=pid)."""
