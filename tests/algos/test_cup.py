@@ -442,13 +442,19 @@ def test_relative_violations_are_alike_for_costs_of_any_size():
     assert np.isnan(relative_violation(jnp.array([jnp.nan]), jnp.array([1.0])))[0]
     config = dataclasses.replace(STEADY, aim=0.5)  # of the limits 10 and 20
     _, _, after, _ = update(config, costs=(10.0, 5.0))
-    # P + I = 2 v + 0.04 v, with violations v of 0.5 and -0.5.
-    np.testing.assert_allclose(after.nu, [2.04 * 0.5, 0.0], atol=1e-6)
+    # P + I = 2 v + 0.1 v, with violations v of 0.5 and -0.5.
+    np.testing.assert_allclose(after.nu, [2.1 * 0.5, 0.0], atol=1e-6)
 
 
-def test_the_projection_keeps_its_learning_rate_where_alpha_measures_the_improvement():
-    progress = jnp.float32(0.9)
-    rate = STEADY.learning_rate
-    assert float(cup.projection_rate(STEADY, progress)) == pytest.approx(rate)
-    rate = cup.PAPER.learning_rate
-    assert float(cup.projection_rate(cup.PAPER, progress)) == pytest.approx(0.1 * rate, rel=1e-5)
+@pytest.mark.parametrize(
+    ("config", "nu", "share"),
+    [
+        (STEADY, (0.0, 0.0), 0.1),  # as the improvement's
+        (STEADY, (0.5, 1.5), 0.3),  # it goes twice as far as the improvement, and settles
+        (STEADY, (50.0, 50.0), 1.0),
+        (cup.PAPER, (0.5, 1.5), 0.1),
+    ],
+)
+def test_the_rate_of_the_projection(config, nu, share):
+    found = cup.projection_rate(config, jnp.float32(0.9), jnp.asarray(nu))
+    assert float(found) == pytest.approx(share * config.learning_rate, rel=1e-5)

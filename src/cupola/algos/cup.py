@@ -349,7 +349,7 @@ def project(
         target,
         orders,
         config,
-        projection_rate(config, batch.progress),
+        projection_rate(config, batch.progress, half.nu),
         divergence=kl_to(samples.obs, *reference),
         delta=config.projection_delta,
         next_nu=costs.next_nu,
@@ -364,12 +364,14 @@ def project(
     return Stepped(end, report, descent.epochs, descent.trace)
 
 
-def projection_rate(config: Config, progress: jax.Array) -> jax.Array:
-    """Learning rate of step 2. Where alpha measures the improvement, the projection's minimum moves
-    towards pi_{k+1/2} as the improvement's rate falls; a rate that fell too would not reach it."""
+def projection_rate(config: Config, progress: jax.Array, nu: jax.Array) -> jax.Array:
+    """Learning rate of step 2. Where alpha measures the improvement, the projection goes about sum nu
+    times as far: so much larger is its rate, but never larger than at the start. A rate that did
+    not fall would move the policy at random once the improvement is short."""
+    rate = learning_rate(config, progress, "policy")
     if config.projection_scale == "improvement":
-        return jnp.full_like(progress, config.learning_rate)
-    return learning_rate(config, progress, "policy")
+        return jnp.minimum(rate * (1 + jnp.sum(nu)), config.learning_rate)
+    return rate
 
 
 class Target(NamedTuple):
