@@ -31,12 +31,11 @@ def record(page: str) -> str:
 
 def typed(line: str, folder: str) -> str:
     """What a command of cupola prints in a terminal of a hundred columns."""
-    command = [sys.executable, "-P", "-m", *shlex.split(line)]
-    columns = {"COLUMNS": "100", "PYTHONPATH": folder}
+    programs = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(
-        command,
+        shlex.split(line),
         cwd=folder,
-        env=os.environ | columns,
+        env=os.environ | {"COLUMNS": "100", "PATH": programs},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

@@ -107,6 +107,19 @@ class TestProbe:
         assert [level.limit for level in found.levels] == [None, 0.4, 0.1]
 
 
+def test_the_kl_of_a_step_that_was_shortened_ends_with_what_is_left(tmp_path):
+    fields = small("cup") | {"check_every": 2, "overshoot": 1.0}
+    run = cupola.train("cup", "ProbeQuadratic", limits=0.05, out=tmp_path / "run", **fields)
+    wild = {"lr_decay": "none", "learning_rate": 0.3, "delta": 1e-3}
+    subject = Subject(run.path, settings=wild)
+    drawn = draw(subject, 2, silent)
+    metrics = update_each(subject, drawn, [0], silent).metrics
+    improvement = kl_traces(subject, 0, drawn.batches[0], metrics)[0]
+    assert improvement.kl[-2] > 1.5 * improvement.delta
+    assert improvement.kl[-1] == pytest.approx(float(metrics["kl_improve"]))
+    assert improvement.kl[-1] <= 1.2 * improvement.delta
+
+
 @pytest.mark.parametrize("algo", ["cup", "focops", "ppo"])
 def test_the_kl_as_it_goes_ends_where_the_update_says(tmp_path, algo):
     """And begins where an update of one epoch ends; also where there is no bound (PPO)."""

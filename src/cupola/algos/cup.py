@@ -365,9 +365,9 @@ def project(
 
 
 def projection_rate(config: Config, progress: jax.Array, nu: jax.Array) -> jax.Array:
-    """Learning rate of step 2. Where alpha measures the improvement, the projection goes about sum nu
-    times as far: so much larger is its rate, but never larger than at the start. A rate that did
-    not fall would move the policy at random once the improvement is short."""
+    """Learning rate of step 2. Where alpha measures the improvement, the projection goes about
+    sum nu times as far: so much larger is its rate, but never larger than at the start. A rate
+    that did not fall would move the policy at random once the improvement is short."""
     rate = learning_rate(config, progress, "policy")
     if config.projection_scale == "improvement":
         return jnp.minimum(rate * (1 + jnp.sum(nu)), config.learning_rate)

@@ -10,12 +10,15 @@ from cupola.diagnosis.result import Trace
 from cupola.diagnosis.sampling import Subject
 from cupola.types import Batch, Metrics
 
+CUT = 0.999
+"""Below this share of the last look at it, the KL of a step was made smaller behind that look."""
+
 
 def kl_traces(subject: Subject, index: int, batch: Batch, metrics: Metrics) -> tuple[Trace, ...]:
     """Of each step of the update on batch ``index``, whose metrics are given.
 
-    Minibatch descent looks at the KL after every epoch, or more often. A step on the whole batch
-    has one KL.
+    Minibatch descent looks at the KL after every epoch, or more often; where it then shortens the
+    step, what is left comes last. A step on the whole batch has one KL.
     """
     config = subject.config
     bound = getattr(config, "delta", math.inf)
@@ -30,8 +33,12 @@ def kl_traces(subject: Subject, index: int, batch: Batch, metrics: Metrics) -> t
     samples = subject.samples_of(subject.learner, batch)
     found = subject.algorithm.trace(subject.learner, samples, batch, subject.key(1, index))
     names = ("improvement", "projection") if len(found) == 2 else ("step",)
+    ends = ("kl_improve", "kl_project") if len(found) == 2 else ("kl",)
     traces = []
-    for name, values in zip(names, found, strict=True):
-        kl = np.asarray(values, float)
-        traces.append(Trace(name, tuple(kl[~np.isnan(kl)].tolist()), delta(name)))
+    for name, end, values in zip(names, ends, found, strict=True):
+        looks = np.asarray(values, float)
+        kl, left = looks[~np.isnan(looks)].tolist(), float(metrics[end])
+        if kl and left < CUT * kl[-1]:
+            kl.append(left)
+        traces.append(Trace(name, tuple(kl), delta(name)))
     return tuple(traces)
