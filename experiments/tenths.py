@@ -3,8 +3,8 @@
     .venv/bin/python experiments/tenths.py RUN... >> experiments/results/NAME-trials.csv
 
 Columns: the run's name, task and seed; environment steps at the end of the tenth; means over it of
-return, cost, multiplier, KL of both steps and length of the episodes, and the standard deviation of
-the cost over its iterations; in the first row of a run, the settings that differ from the default.
+return, cost, multiplier, KL of both steps, length of the episodes and loss of the reward's critic,
+and the standard deviation of the cost over its iterations; in the first row of a run, the settings that differ from the default.
 A run with several limits has such rows for each.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from cupola.algos import cup
 
-COLUMNS = ("return", "cost", "deviation", "nu", "kl_improve", "kl_project", "length")
+COLUMNS = ("return", "cost", "deviation", "nu", "kl_improve", "kl_project", "length", "value_loss")
 
 
 def rows(run: Path) -> list[list[str]]:
@@ -32,7 +32,7 @@ def rows(run: Path) -> list[list[str]]:
         part = lines[start : start + size]
         costs = column(part, f"cost/{name}")
         means = [column(part, key).mean() for key in ("return", f"nu/{name}", "kl_improve")]
-        others = [column(part, key).mean() for key in ("kl_project", "length")]
+        others = [column(part, key).mean() for key in ("kl_project", "length", "value_loss")]
         numbers = [means[0], costs.mean(), costs.std(), *means[1:], *others]
         about = settings(config, len(lines)) if start == 0 else ""
         trial = f"{run.name} {name}" if several else run.name

@@ -151,9 +151,15 @@ def draw_overview(data: Data) -> Any:
                 ]
                 axis.errorbar(
                     known[0].value, known[1].value, xerr=bars[0], yerr=bars[1], color=look.colour,
-                    marker=charts.MARKERS[look.marker], ms=7, lw=1, label=NAMES[label],
+                    marker=charts.MARKERS[look.marker], ms=7, lw=1,
                 )  # fmt: skip
         charts.draw_limits(axis, "x", [(limit_of(task), 0)])
         axis.set(title=task, xlabel="cost", ylabel="return")
+    for label, index in looks.items():
+        look = panels.style(index)
+        axes[0].scatter(
+            [], [], color=look.colour, marker=charts.MARKERS[look.marker], label=NAMES[label]
+        )
+    axes[0].scatter([], [], facecolors="none", edgecolors="grey", label="hollow: the paper's")
     charts.legend(figure, axes)
     return figure

@@ -106,6 +106,9 @@ class Config(MinibatchConfig, LagrangianConfig):
     """Epochs of either step, at most. More of them fit the noise of the batch."""
     learning_rate: float = 6e-4
     """Step size of Adam, at the start."""
+    lr_decay: Literal["all", "policy", "none"] = "policy"
+    """Which networks' learning rate falls linearly to zero over the training. Critics whose rate
+    falls lose sight of a policy that goes on moving."""
     value_l2: float = 0.0
     """Weight of the sum of squared parameters in the critics' loss."""
     critic_lr: float = 1e-3
@@ -221,6 +224,7 @@ PAPER = Config(
     minibatch_size=64,
     epochs=10,
     learning_rate=3e-4,
+    lr_decay="all",
     value_l2=1e-3,
     critic_lr=0.0,
     critic_epochs=0,
