@@ -85,14 +85,14 @@ def with_block(text: str, inside: str) -> str:
 
 def block(data: Data) -> str:
     """What the README shows."""
-    parts = [tables.body(tables.summary(data))]
+    parts = []
     if figure := shown(data, "overview", "Return and cost of CUP and its baselines", "results/"):
-        parts += [
+        parts = [
             figure,
             "Hollow: the paper's numbers. Filled: ours, with 95 % intervals over seeds. What lies"
             " to the right of the dashed limit violates it.",
         ]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, tables.body(tables.summary(data))])
 
 
 def shown(data: Data, stem: str, words: str, folder: str = "") -> str:
