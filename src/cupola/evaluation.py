@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from cupola import rollout
 from cupola.config import problem_of
@@ -146,6 +145,8 @@ def interval(values: np.ndarray) -> Interval:
     mean = float(np.mean(values))
     if len(values) < 2:
         return Interval(mean, -np.inf, np.inf)
+    from scipy.special import stdtrit  # slow to import, and not needed where a run is refused
+
     error = float(np.std(values, ddof=1)) / len(values) ** 0.5
-    reach = float(stats.t.ppf(0.975, len(values) - 1)) * error
+    reach = float(stdtrit(len(values) - 1, 0.975)) * error  # Student's t
     return Interval(mean, mean - reach, mean + reach)

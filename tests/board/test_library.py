@@ -171,6 +171,17 @@ def test_cells_that_failed_or_wait_are_told(top: Path) -> None:
     assert group["counts"] == {"failed": 2, "finished": 5, "waiting": 1}
 
 
+def test_the_time_left_does_not_count_compilation(top: Path) -> None:
+    folder = top / "sweep" / "cup-HopperSpeed-limit=20-0"
+    for done, left in ((2, pytest.approx(43 * 0.5)), (1, None)):
+        with RunDirectory.open(folder) as run:
+            run.lock()
+            run.rewind(done, keep=3)
+            library = Library(top)
+            read(library)
+            assert rows(library)[f"sweep/{folder.name}"]["left"] == left
+
+
 def test_what_is_damaged_is_named_and_left_out(top: Path) -> None:
     first, second, third, *_ = sorted((top / "sweep").glob("c*-*"))
     lines = (first / "metrics.jsonl").read_bytes().splitlines(keepends=True)

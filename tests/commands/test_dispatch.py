@@ -80,6 +80,15 @@ def test_help_lists_and_wrong_arguments_do_not_wait_for_heavy_packages(line):
     assert child.stderr.splitlines()[-1] == "[]"
 
 
+@pytest.mark.parametrize("line", ["eval nowhere", "diagnose nowhere", "train cup --epoch 3"])
+def test_what_takes_jax_to_be_refused_does_not_wait_for_scipy(line):
+    program = "import sys; from cupola.cli import main\ntry: main()\nexcept SystemExit: pass\n"
+    program += "print('scipy' in sys.modules, file=sys.stderr)"
+    command = [sys.executable, "-c", program, *line.split()]
+    child = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert child.stderr.splitlines()[-1] == "False"
+
+
 def test_importing_cupola_loads_nothing_heavy():
     program = f"import sys, cupola; print([name for name in {HEAVY} if name in sys.modules])"
     command = [sys.executable, "-c", program]

@@ -109,7 +109,7 @@ class Watched:
 
     def _make_row(self) -> Json:
         config = self.config
-        seconds = self._seconds()
+        seconds = self._seconds()[1:]  # the first one compiles
         recent = float(np.median(seconds[-RECENT:])) if len(seconds) else math.nan
         asked, ended = self._asked, config.get("ended")
         changed = self.folder.stamp("metrics.jsonl")
@@ -220,14 +220,14 @@ class Watched:
         seconds, timings = self._seconds(), self._run.timings
         if not len(seconds):
             return {}
-        total, usual = float(seconds.sum()), float(np.median(seconds))
-        rollout = float(timings.column("rollout_seconds").sum())
+        usual = float(np.median(seconds))
+        shares = timings.column("rollout_seconds") / np.maximum(seconds, 1e-9)
         return {
             "speed": known(self._batch / usual if usual > 0 else 0.0),
             "seconds": known(usual),
-            "rollout": known(rollout / total if total > 0 else math.nan),
+            "rollout": known(float(np.median(shares))),
             "first": known(float(seconds[0])),
-            "minutes": known(total / 60),
+            "minutes": known(float(seconds.sum()) / 60),
         }
 
 
