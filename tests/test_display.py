@@ -12,7 +12,15 @@ from rich.console import Console
 
 from cupola import display
 from cupola.config import resolve
-from cupola.display import ProgressDisplay, against, number, percent, summary, three_digits
+from cupola.display import (
+    CountDisplay,
+    ProgressDisplay,
+    against,
+    number,
+    percent,
+    summary,
+    three_digits,
+)
 from cupola.tasks import spec_of
 
 Record = dict[str, Any]
@@ -193,3 +201,13 @@ def test_a_cost_has_the_decimals_of_its_limit(cost, limit, shown):
 def test_one_iteration_is_not_several():
     assert "1 iteration, 5,000 steps" in shown(records([1.0], [0.1], 5.0))
     assert "2 iterations, 10,000 steps" in shown(records([1.0, 1.0], [0.1, 0.1], 5.0))
+
+
+def test_a_count_without_a_terminal_says_only_what_is_new(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CountDisplay, "seconds", -1.0)
+    with CountDisplay(Console(file=io.StringIO())) as progress:
+        for done in (0, 0, 1, 1, 1, 4):
+            progress("episodes", done, 4)
+    assert capsys.readouterr().out == "0/4  episodes\n1/4  episodes\n4/4  episodes\n"

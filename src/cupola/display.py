@@ -163,13 +163,15 @@ class CountDisplay(Screen[Progress]):
         super().__init__(counting_bar(console))
         self._tasks: dict[str, TaskID] = {}
         self._printed = time.monotonic()  # what is done in a moment needs no line
+        self._said: tuple[str, int] | None = None
 
     def __call__(self, title: str, done: int, total: int) -> None:
         if self._live:
             if title not in self._tasks:
                 self._tasks[title] = self._live.add_task(title, total=total)
             self._live.update(self._tasks[title], completed=done)
-        elif self._is_due():
+        elif self._said != (title, done) and self._is_due():
+            self._said = (title, done)
             self._say(f"{done}/{total}  {title}")
 
 

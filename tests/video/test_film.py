@@ -1,6 +1,7 @@
 """Films: their clock, their numbers, what they mark."""
 
 import io
+import os
 import sys
 
 import numpy as np
@@ -165,6 +166,15 @@ def test_an_mp4_has_the_frames_at_their_times(tmp_path):
     assert pictures[0].shape == made.frames[0].shape
     for i in (0, 7, 14):
         assert np.abs(pictures[i].astype(int) - made.frames[i]).mean() < 8
+
+
+@pytest.mark.skipif(not hasattr(os, "register_at_fork"), reason="there is no fork")
+def test_an_mp4_is_made_without_a_fork_which_jax_would_warn_of():
+    pytest.importorskip("imageio_ffmpeg")
+    forks = []
+    os.register_at_fork(before=lambda: forks.append(1))
+    encode.to_mp4(filmed("ProbeRegulator", 3, size=(80, 60))[0])
+    assert forks == []
 
 
 def test_without_ffmpeg_a_sentence_says_what_to_install(monkeypatch, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -105,6 +106,8 @@ def to_mp4(film: Film) -> bytes:
 
 
 def _ffmpeg() -> Any:
+    # Otherwise it forks to shield ffmpeg from Ctrl-C, and JAX warns of a deadlock.
+    os.environ.setdefault("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT", "1")
     try:
         import imageio_ffmpeg
     except ImportError:
