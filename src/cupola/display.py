@@ -205,9 +205,11 @@ def decimals_of(limit: float) -> int:
 
 
 def against(cost: float | None, limit: float) -> str:
-    """A cost and its limit: 71.4 <= 82.7."""
+    """A cost and its limit: 71.4 <= 82.7; as many decimals as it takes to see which is larger."""
     sign = "?" if cost is None or math.isnan(cost) else "<=" if cost <= limit else ">"
     decimals = decimals_of(limit)
+    while sign == ">" and decimals < 9 and number(cost, decimals) == number(limit, decimals):
+        decimals += 1
     return f"{number(cost, decimals)} {sign} {number(limit, decimals)}"
 
 

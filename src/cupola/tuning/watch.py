@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cupola.display import clock
+from cupola.display import against, clock
 from cupola.naming import counted, text_of
 from cupola.output import visible
 from cupola.reports.formats import format_number
@@ -26,6 +27,8 @@ class SearchDisplay(SweepDisplay):
     def __init__(self, console: Console, directory: StudyDirectory, jobs: int) -> None:
         super().__init__(console, directory.sweep(), jobs)
         self._directory = directory
+        self._before = self._ended = ended_trials(directory)
+        self._began = self._last_end = time.monotonic()
 
     def __call__(self, statuses: dict[str, CellStatus]) -> None:
         self._sweep = self._directory.sweep()  # it grows
@@ -39,22 +42,36 @@ class SearchDisplay(SweepDisplay):
         return f"{summary(self._directory)}; {counted(len(statuses), 'run')}: {runs}{ending}"
 
     def left(self, statuses: dict[str, CellStatus]) -> float | None:
-        """Seconds to go, as if the trials to come were like those that run."""
-        now = super().left(statuses)
-        if now is None:
+        """Seconds to go, as if the trials to come took as long as those that ended, with all that
+        is not training; before the first one ends, as if they were like those that run."""
+        ended, now = ended_trials(self._directory), time.monotonic()
+        if ended > self._ended:
+            self._ended, self._last_end = ended, now
+        if ended > self._before:
+            each = (self._last_end - self._began) / (ended - self._before)
+            return max(0.0, self._trials_after(ended) * each - (now - self._last_end))
+        running = super().left(statuses)
+        if running is None:
             return None
-        study, trials = self._directory.study, self._directory.trials
+        cells = self._directory.study.base.cells
         speeds = [self.progress(name, status).seconds for name, status in statuses.items()]
         known = [seconds for seconds in speeds if seconds is not None]
         usual = sum(known) / max(1, len(known))
-        runs = (study.trials - len(trials)) * len(study.base.cells)
-        side_by_side = min(self._jobs, study.at_once * len(study.base.cells))
-        return now + runs * study.base.cells[0].iterations * usual / side_by_side
+        runs = self._trials_after(len(self._directory.trials)) * len(cells)
+        side_by_side = min(self._jobs, self._directory.study.at_once * len(cells))
+        return running + runs * cells[0].iterations * usual / side_by_side
+
+    def _trials_after(self, number: int) -> int:
+        return self._directory.study.trials - number
+
+
+def ended_trials(directory: StudyDirectory) -> int:
+    return sum(trial.outcome is not None for trial in directory.trials)
 
 
 def summary(directory: StudyDirectory) -> str:
     """How many trials have ended, and the best of them."""
-    ended = sum(trial.outcome is not None for trial in directory.trials)
+    ended = ended_trials(directory)
     found = best(directory.trials)
     words = f"{ended} of {directory.study.trials} trials"
     if found and found.outcome:
@@ -63,14 +80,12 @@ def summary(directory: StudyDirectory) -> str:
 
 
 def in_words(outcome: Outcome) -> str:
-    """`return 9.1, cost 0.45 <= 0.5`."""
+    """`return 9.1, cost 0.450 <= 0.500`."""
     if outcome.mean_return is None:
         return visible(outcome.reason)
     parts = [f"return {format_number(outcome.mean_return)}"]
     for name, cost in outcome.costs.items():
-        limit = outcome.limits[name]
-        sign = "<=" if cost <= limit else ">"
-        parts.append(f"{name} {format_number(cost)} {sign} {format_number(limit)}")
+        parts.append(f"{name} {against(cost, outcome.limits[name])}")
     return ", ".join(parts)
 
 
