@@ -133,7 +133,7 @@ def test_the_page_on_runs(executed):
 
 def test_the_tutorial_of_a_first_run(executed):
     names = executed("docs/tutorials/first-run.md")
-    assert (names["first"]["iteration"], names["last"]["iteration"]) == (1, 3)
+    assert (names["early"]["iteration"], names["last"]["iteration"]) == (2, 3)
     assert names["ended"]
     assert names["run"].path == Path("runs/second")
 

@@ -122,7 +122,7 @@ def test_a_table_has_the_numbers_of_the_runs() -> None:
     assert row[5] == f"{(250 - 118) / 250:.0%}"
     assert row[6] == "5 of 5"
     assert row[7] == "3,000 (seed 60)"
-    assert row[8] == "74.5 (seed 10)"
+    assert row[8] == "74.5 (seed 60)"
     assert row[9:11] == ["4", "3,100 / 90†"]
     returns = tables.cells(data, ("HopperSpeed",)).rows[0][3]
     assert returns.bold

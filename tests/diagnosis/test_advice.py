@@ -97,6 +97,7 @@ def test_a_cost_that_rises_with_the_return_is_named():
         ((-13.2, 2), (-11.0, 1), (-2, 20), "ok", "too noisy to be judged: --episodes"),
         ((-13.2, 9), (-2.0, 1), (-2, 1), "ok", "changes by -2 ± 1"),  # 9: fitted is in doubt
         ((0.0, 0), (0.0, 0), (0.0, 0), "ok", "changes by"),
+        ((-13.2, 9), (-2.0, math.nan), (-2, 1), "ok", "to change by -2 and changes by -2 ± 1"),
         ((math.nan, 0), (0.0, 0), (0.0, 0), "warning", "use more --batches"),
     ],
 )

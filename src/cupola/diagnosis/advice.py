@@ -239,4 +239,5 @@ def signed(value: float) -> str:
 
 
 def pm(value: Estimate, mean: str = "") -> str:
-    return f"{mean or short(value.mean)} ± {short(value.error, '.2g')}"
+    error = "" if math.isnan(value.error) else f" ± {short(value.error, '.2g')}"
+    return (mean or short(value.mean)) + error
