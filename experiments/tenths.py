@@ -4,7 +4,8 @@
 
 Columns: the run's name, task and seed; environment steps at the end of the tenth; means over it of
 return, cost, multiplier, KL of both steps, length of the episodes and loss of the reward's critic,
-and the standard deviation of the cost over its iterations; in the first row of a run, the settings that differ from the default.
+and the standard deviation of the cost over its iterations; in the first row of a run, the settings
+that differ from the default.
 A run with several limits has such rows for each.
 """
 

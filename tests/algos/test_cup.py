@@ -16,7 +16,7 @@ import pytest
 from cupola import nets
 from cupola.algos import cup
 from cupola.algos.update import Context, relative_violation
-from cupola.core import distributions
+from cupola.core import distributions, surrogates
 from cupola.core.minibatch import shuffles
 from cupola.core.samples import ratio
 from cupola.types import Batch, Problem, Samples
@@ -290,6 +290,34 @@ def test_improvement_stops_after_the_epoch_that_exceeds_delta():
     never = cup.Config(**{**vars(eager), "delta": math.inf})
     _, _, _, metrics = update(never, costs=(0.0, 0.0))
     assert int(metrics["epochs_improve"]) == 3
+
+
+def test_the_excess_of_a_mean_is_counted_in_standard_deviations_beyond_its_reach():
+    mean = jnp.array([[0.5, -0.5], [2.5, 0.0], [-3.0, 4.0]])
+    excess = surrogates.excess(mean, jnp.log(jnp.array([0.5, 1.0])), jnp.array([1.0, 1.0]), 2.0)
+    np.testing.assert_allclose(excess, [0.0, (0.5 / 0.5) ** 2, (1.0 / 0.5) ** 2 + 1.0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("nu", [0.0, 1.0])
+def test_means_far_beyond_an_actuators_end_come_back(nu):
+    """Without an advantage nothing else moves them; within their reach they stay."""
+    problem = PROBLEM._replace(saturation=(1.0, 1.0))
+    config = cup.Config(**{**vars(STEADY), "bounds_loss": 1.0, "learning_rate": 0.01})
+    costs = (100.0, 100.0) if nu else (-100.0, -100.0)
+    for settings, moves in ((config, True), (dataclasses.replace(config, bounds_loss=0.0), False)):
+        algorithm = cup.make(settings, problem)
+        learner = algorithm.init(jax.random.key(0))._replace(nu=jnp.full(2, nu))
+        *layers, (weights, bias) = learner.policy.mean
+        far = learner.policy._replace(mean=[*layers, (weights, bias + jnp.array([5.0, -1.5]))])
+        learner = learner._replace(policy=far)
+        samples = make_samples(far)
+        none = {"adv_r": jnp.zeros(96), "adv_c": jnp.zeros((96, 2))}
+        after, _ = algorithm.learn(
+            learner, samples._replace(**none), make_batch(costs), jax.random.key(1), 1
+        )
+        before, now = (nets.apply_policy(p, samples.obs)[0] for p in (far, after.policy))
+        assert (jnp.mean(before[:, 0] - now[:, 0]) > 0.01) == moves
+        assert abs(jnp.mean(now[:, 1] - before[:, 1])) < 1e-6 or moves
 
 
 def test_learning_rate_falls_linearly_where_it_should():

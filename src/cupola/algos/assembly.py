@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from cupola import nets
 from cupola.algos.config import OnPolicyConfig, learning_rate
-from cupola.algos.learner import init_learner
+from cupola.algos.learner import init_learner, least_log_std
 from cupola.core import critics
 from cupola.core.critics import Fit
 from cupola.core.minibatch import draws, epoch, shuffles
@@ -30,15 +31,26 @@ def make_algorithm(
     learn: Callable[[Learner, Samples, Batch, jax.Array, int], tuple[Learner, Metrics]],
 ) -> Algorithm:
     """The algorithm that takes samples of a batch, learns from them and says what to expect."""
+    least = least_log_std(config, problem.act_bound)
+
+    def learn_and_explore(
+        learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int = 1
+    ) -> tuple[Learner, Metrics]:
+        moved, metrics = learn(learner, samples, batch, key, cores)
+        if least == -math.inf or problem.discrete:
+            return moved, metrics
+        log_std = jnp.maximum(moved.policy.log_std, least)
+        return moved._replace(policy=moved.policy._replace(log_std=log_std)), metrics
+
     samples_of = jax.jit(partial(make_samples, config=config, problem=problem))
     predicted = jax.jit(partial(make_prediction, config=config, problem=problem))
 
     def update(learner: Learner, batch: Batch, key: jax.Array, cores: int = 1) -> Update:
         samples = samples_of(learner, batch)
-        moved, metrics = learn(learner, samples, batch, key, cores)
+        moved, metrics = learn_and_explore(learner, samples, batch, key, cores)
         return Update(moved, metrics, predicted(moved.policy, samples, batch))
 
-    return Algorithm(lambda key: init_learner(key, config, problem), learn, update)
+    return Algorithm(lambda key: init_learner(key, config, problem), learn_and_explore, update)
 
 
 def make_samples(

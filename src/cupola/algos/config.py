@@ -65,8 +65,10 @@ class NetworkConfig:
     log_std: float = -0.5
     """Initial log standard deviation of the actions, where they are continuous."""
     std_unit: Literal["action", "bound"] = "action"
-    """Unit of that standard deviation: the actions' own, or the bound beyond which they have no
+    """Unit of standard deviations: the actions' own, or the bound beyond which they have no
     further effect, where there is one."""
+    min_std: float = 0.0
+    """The standard deviation of the actions never falls below this."""
     last_layer_scale: float = 0.1
     """Factor on the initial weights of every network's last layer."""
     normalise_obs: bool = True
@@ -128,8 +130,14 @@ class OnPolicyConfig(LearningConfig, NetworkConfig, AdvantageConfig, SamplingCon
             f"hidden needs 1 to {MAX_LAYERS} layers of at least one unit, for example"
             " hidden=(64, 64).",
         )
+        check(
+            self.min_std <= math.exp(self.log_std),
+            f"min_std must be at most exp(log_std), {math.exp(self.log_std):.3g}, the initial"
+            f" standard deviation, not {self.min_std}.",
+        )
         check_positive(self, "learning_rate", "obs_clip", "last_layer_scale")
-        check_not_negative(self, "value_l2", "critic_lr", "critic_epochs", "critic_memory")
+        check_not_negative(self, "min_std", "value_l2", "critic_lr", "critic_epochs")
+        check_not_negative(self, "critic_memory")
         check_positive(self, "critic_minibatch")
         check(
             self.critic_memory == 0 or self.critic_epochs > 0,
@@ -157,6 +165,9 @@ class MinibatchConfig(OnPolicyConfig):
     (check_every above 0). With 1 it ends after a few minibatches, which are mostly noise."""
     max_grad_norm: float = 40.0
     """Bound on the norm of the policy's gradient."""
+    bounds_loss: float = 0.0
+    """Weight of a loss on means so far beyond an actuator's end that no action says any more what
+    the others would do; 0: none."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -167,7 +178,7 @@ class MinibatchConfig(OnPolicyConfig):
         )
         check(self.epochs >= 1, f"epochs must be at least 1, not {self.epochs}.")
         check_positive(self, "delta", "max_grad_norm")
-        check_not_negative(self, "check_every")
+        check_not_negative(self, "check_every", "bounds_loss")
         check(
             1 <= self.overshoot < math.inf,
             f"overshoot must be a number of at least 1, not {self.overshoot}.",

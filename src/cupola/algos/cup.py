@@ -20,7 +20,9 @@ What the default, the preset `steady`, has and Algorithm 1 has not:
 - The KL is looked at every few minibatches. A step may go beyond delta on its way, to see all of
   the batch, and is then shortened (`overshoot`). The projection has an optimiser of its own.
 - No sample makes a projection look better than twice its advantage (`projection_clip`).
-- The initial noise is a share of the range of the actions (`std_unit`).
+- The initial noise is a share of the range of the actions (`std_unit`), it never falls below a
+  fifth of that range (`min_std`), and means stay where some actions differ in effect
+  (`bounds_loss`): a batch must say what other actions would have done.
 - The advantages of the costs look only a step or two ahead (`lam_c`) and leave the rest to the
   critics, which learn from longer sums (`lam_critic`) and, for the costs, from the last batches.
 - nu by a PID controller of the relative violation.
@@ -63,6 +65,7 @@ from cupola.algos.update import (
     minibatch_algorithm,
     scale_costs,
     update_multipliers,
+    with_bounds_loss,
 )
 from cupola.checks import check, check_not_negative, check_positive
 from cupola.core import distributions, multipliers, surrogates
@@ -101,14 +104,17 @@ class Config(MinibatchConfig, LagrangianConfig):
     std_unit: Literal["action", "bound"] = "bound"
     """Unit of the initial standard deviation of the actions: their own, or the bound beyond which
     they have no further effect, where there is one."""
+    min_std: float = 0.2
+    """The standard deviation of the actions never falls below this. With less noise the batch says
+    less about which action is better."""
     minibatch_size: int = 250
+    bounds_loss: float = 0.1
+    """Weight of a loss on means so far beyond an actuator's end that no action says any more what
+    the others would do; 0: none."""
     epochs: int = 3
     """Epochs of either step, at most. More of them fit the noise of the batch."""
     learning_rate: float = 6e-4
     """Step size of Adam, at the start."""
-    lr_decay: Literal["all", "policy", "none"] = "policy"
-    """Which networks' learning rate falls linearly to zero over the training. Critics whose rate
-    falls lose sight of a policy that goes on moving."""
     value_l2: float = 0.0
     """Weight of the sum of squared parameters in the critics' loss."""
     critic_lr: float = 1e-3
@@ -221,10 +227,11 @@ PAPER = Config(
     cost_termination="terminal",
     action_density="gaussian",
     std_unit="action",
+    min_std=0.0,
+    bounds_loss=0.0,
     minibatch_size=64,
     epochs=10,
     learning_rate=3e-4,
-    lr_decay="all",
     value_l2=1e-3,
     critic_lr=0.0,
     critic_epochs=0,
@@ -284,7 +291,7 @@ def improve(
     log_std = learner.policy.log_std
     descent = descend(
         begin(learner.policy, learner.policy_opt, learner.nu),
-        partial(improvement_loss, config=config),
+        with_bounds_loss(partial(improvement_loss, config=config), config, problem),
         context_of(learner, batch, config, problem),
         samples,
         orders,
@@ -348,7 +355,9 @@ def project(
     optimiser = adam(config.max_grad_norm).init(origin) if own else half.policy_opt
     descent = descend(
         begin(origin, optimiser, costs.next_nu(half.nu, half.policy)),
-        partial(projection_loss, half_log_std=half_log_std, config=config),
+        with_bounds_loss(
+            partial(projection_loss, half_log_std=half_log_std, config=config), config, problem
+        ),
         context_of(start, batch, config, problem),
         target,
         orders,
@@ -383,6 +392,10 @@ class Target(NamedTuple):
 
     samples: Samples  # whose adv_c are C of the docstring
     half_mean: jax.Array  # [B, A], of pi_{k+1/2}
+
+    @property
+    def obs(self) -> jax.Array:
+        return jnp.asarray(self.samples.obs)
 
 
 def projection_loss(

@@ -64,5 +64,14 @@ def init_learner(key: jax.Array, config: OnPolicyConfig, problem: Problem) -> Le
 
 def initial_log_std(config: OnPolicyConfig, act_bound: float) -> float:
     """Of the actions of a new policy, in their own unit."""
-    bounded = config.std_unit == "bound" and act_bound < math.inf
-    return config.log_std + math.log(act_bound) if bounded else config.log_std
+    return config.log_std + math.log(std_unit(config, act_bound))
+
+
+def least_log_std(config: OnPolicyConfig, act_bound: float) -> float:
+    """Below which that of a policy never falls, in the unit of the actions."""
+    least = config.min_std * std_unit(config, act_bound)
+    return math.log(least) if least > 0 else -math.inf
+
+
+def std_unit(config: OnPolicyConfig, act_bound: float) -> float:
+    return act_bound if config.std_unit == "bound" and act_bound < math.inf else 1.0

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -35,7 +35,7 @@ from cupola.algos.assembly import (
     with_critics,
 )
 from cupola.algos.config import CostConfig, LagrangianConfig, MinibatchConfig, learning_rate
-from cupola.core import critics
+from cupola.core import critics, surrogates
 from cupola.core.advantages import scale, scale_level
 from cupola.core.critics import Fit
 from cupola.core.divergences import Divergence, kl_to
@@ -50,6 +50,8 @@ SHORTEN = 0.8
 """Factor by which a descent beyond that is shortened until it is within."""
 SHORTEST = 1e-3
 """Share of a descent that always stays."""
+REACH = 2.0
+"""Standard deviations that a mean may lie beyond an actuator's end before `bounds_loss` counts."""
 VARIANCE_RATE = 0.1
 """Share of a batch in the running variance of the cost advantages."""
 
@@ -166,6 +168,29 @@ def one_loss(config: MinibatchConfig, problem: Problem, loss: Loss) -> Algorithm
     )
 
 
+def with_bounds_loss(
+    loss: Callable[[nets.Policy, Any, Context], jax.Array],
+    config: MinibatchConfig,
+    problem: Problem,
+) -> Callable[[nets.Policy, Any, Context], jax.Array]:
+    """The loss, and `bounds_loss` times the mean square of the standard deviations by which means
+    lie further than `REACH` of them beyond an actuator's end.
+
+    Where every action that may be drawn has the same effect, samples say nothing about others.
+    """
+    if not config.bounds_loss or problem.discrete or not problem.saturation:
+        return loss
+    ends = jnp.asarray(problem.saturation)
+
+    def both(policy: nets.Policy, data: Any, context: Context) -> jax.Array:
+        mean, log_std = nets.apply_policy(policy, data.obs)
+        assert log_std is not None
+        excess = surrogates.excess(mean, jax.lax.stop_gradient(log_std), ends, REACH)
+        return loss(policy, data, context) + config.bounds_loss * jnp.mean(excess)
+
+    return both
+
+
 def descend_loss(
     learner: Learner,
     samples: Samples,
@@ -188,7 +213,7 @@ def descend_loss(
         samples = samples._replace(adv_c=scaled)
     end = descend(
         begin(learner.policy, learner.policy_opt, learner.nu),
-        loss,
+        with_bounds_loss(loss, config, problem),
         context,
         samples,
         orders,

@@ -24,6 +24,14 @@ def clipped_cost(ratio: jax.Array, advantage: jax.Array, epsilon: float) -> jax.
     return -clipped(ratio, -advantage, epsilon)
 
 
+def excess(mean: jax.Array, log_std: jax.Array, ends: jax.Array, reach: float) -> jax.Array:
+    """Sum over the actions of the squared standard deviations by which ``mean`` [..., A] lies more
+    than ``reach`` of them beyond +-``ends`` [A], [...]."""
+    std = jnp.exp(log_std)
+    beyond = jnp.maximum(jnp.abs(mean) - ends - reach * std, 0.0) / std
+    return jnp.sum(beyond**2, axis=-1)
+
+
 def safe_sqrt(x: jax.Array, tiny: float = 1e-12) -> jax.Array:
     """sqrt(x + tiny): the slope stays finite at x = 0."""
     return jnp.sqrt(jnp.maximum(x, 0.0) + tiny)
