@@ -4,12 +4,13 @@
         --threads 2 --out omnisafe.json
 
 The setting is the CUP paper's: 5000 steps an iteration, minibatches of 64, 10 improvement and 10
-projection epochs, no early stop on the KL divergence; for CPO 10 iterations of conjugate gradients
-with damping 0.01 and 80 value iterations on the whole batch. All else is OmniSafe's default, except
-that it writes as little to disk as it can. The times are those of OmniSafe's own clock, read from
-its progress file: `Time/Epoch` covers the rollout, the update and the learning-rate schedule, not
-the table it prints after them. Imports, the making of the environments and one warm-up are
-left out. `versus_omnisafe.py` tells how to install OmniSafe and compares the numbers to cupola's.
+projection epochs (PPO-L: 10 epochs), no early stop on the KL divergence; for CPO 10 iterations of
+conjugate gradients with damping 0.01 and 80 value iterations on the whole batch. All else is
+OmniSafe's default, except that it writes as little to disk as it can. The times are those of
+OmniSafe's own clock, read from its progress file: `Time/Epoch` covers the rollout, the update and
+the learning-rate schedule, not the table it prints after them. Imports, the making of the
+environments and one warm-up are left out. `versus_omnisafe.py` tells how to install OmniSafe and
+compares the numbers to cupola's.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ WARM_UP = 1
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Time OmniSafe's training iterations.")
-    parser.add_argument("--algo", choices=("CUP", "CPO"), default="CUP")
+    parser.add_argument("--algo", choices=("CUP", "PPOLag", "CPO"), default="CUP")
     parser.add_argument("--task", default="SafetyHopperVelocity-v1")
     parser.add_argument("--iterations", type=int, default=3, help="timed, after one warm-up")
     parser.add_argument("--envs", type=int, default=1, help="must divide 5000")

@@ -62,6 +62,17 @@ def stages(found: dict[str, Any]) -> list[str]:
     return table(["milliseconds", *results], rows)
 
 
+def versus(found: dict[str, Any]) -> list[str]:
+    rows = []
+    for result in found["results"]:
+        peer = result["medians"][result["best_omnisafe"]]["steps_per_second"]
+        for name, times in result["speedup"].items():
+            ours = result["medians"][name]["steps_per_second"]
+            numbers = [f"{ours:,.0f}", f"{peer:,.0f}", f"{times:.1f}"]
+            rows.append([f"{result['algorithm']}, {result['task']}: {name}", *numbers])
+    return table(["", "cupola, steps/s", "OmniSafe, steps/s", "times"], rows)
+
+
 def cores(found: dict[str, Any]) -> list[str]:
     rows = []
     for result in found["results"]:
@@ -119,6 +130,7 @@ def growth(found: dict[str, Any]) -> list[str]:
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "bench-all.json": ceiling,
+    "versus_omnisafe.json": versus,
     "profile.json": stages,
     "many-cores.json": cores,
     "cost-growth.json": growth,

@@ -1,13 +1,15 @@
-"""Set cupola's CUP or CPO beside OmniSafe 0.5's: environment steps a second of whole trainings.
+"""Set algorithms of cupola beside OmniSafe 0.5's: environment steps a second of whole trainings.
 
-    python benchmarks/versus_omnisafe.py --omnisafe-python PYTHON3.10 [--algo cup | cpo] \
-        [--task HopperSpeed | PointGoal1 | ...] [--repeats 3] [--out FILE.json]
+    python benchmarks/versus_omnisafe.py --omnisafe-python PYTHON3.10 [--algos cup ppo_lag cpo] \
+        [--tasks HopperSpeed PointGoal1 ...] [--repeats 3] [--envs 1 5] [--threads 1 2] \
+        [--out FILE.json]
 
-Both sides take 5000 steps an iteration. CUP makes 10 + 10 epochs of minibatches of 64 on them, with
-no early stop; CPO 10 iterations of conjugate gradients and 80 value iterations on all of them.
-A round measures cupola (`cupola bench`) and then OmniSafe (`omnisafe_peer.py`) with
-1 and 5 environments and 1 and 2 PyTorch threads, never two at once. The rounds follow each other
-in one run, so that both sides share the machine's noise. The speed-up is cupola's median over the
+Both sides do the same work: 5000 steps an iteration; for CUP 10 + 10 epochs of minibatches of 64 on
+them (cupola's preset `paper`), for PPO-L 10, with no early stop; for CPO 10 iterations of conjugate
+gradients and 80 value iterations on all of them. CUP is measured with its default too.
+A round measures cupola (`cupola bench`) and then OmniSafe (`omnisafe_peer.py`) with so many
+environments and PyTorch threads, never two at once. The rounds follow each other
+in one run, so that both sides share the machine's noise. A speed-up is cupola's median over the
 rounds divided by that of OmniSafe's best configuration.
 
 Leave the machine otherwise idle: beside other work, PyTorch's two threads spin while they wait for
@@ -42,9 +44,10 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-CUPOLA = "cupola"
-ENVS = (1, 5)
-THREADS = (1, 2)
+SAME_WORK = "cupola, the same update"
+DEFAULT = "cupola, its default"
+PEERS = {"cup": "CUP", "ppo_lag": "PPOLag", "cpo": "CPO"}
+TASKS = ["HopperSpeed", "PointGoal1", "CarGoal1", "HumanoidSpeed"]
 SAFETY_GYM = [
     f"{agent}{errand}{level}"
     for agent, errand, level in product(("Point", "Car"), ("Goal", "Button"), range(3))
@@ -63,23 +66,21 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--omnisafe-python", required=True, help="the interpreter of OmniSafe's environment"
     )
-    parser.add_argument("--algo", choices=("cup", "cpo"), default="cup")
-    parser.add_argument("--task", default="HopperSpeed", help="a speed or Safety Gym task")
+    parser.add_argument("--algos", nargs="+", choices=PEERS, default=["cup", "ppo_lag"])
+    parser.add_argument("--tasks", nargs="+", default=TASKS, help="speed or Safety Gym tasks")
+    parser.add_argument("--envs", nargs="+", type=int, default=[1, 5], help="OmniSafe's")
+    parser.add_argument("--threads", nargs="+", type=int, default=[1, 2], help="PyTorch's")
     parser.add_argument("--repeats", type=int, default=3, help="rounds")
     parser.add_argument("--iterations", type=int, default=3, help="OmniSafe's, timed, in a round")
-    parser.add_argument(
-        "--out", type=Path, help="results/versus_omnisafe_ALGO[_TASK].json by default"
-    )
+    parser.add_argument("--out", type=Path, default=HERE / "results" / "versus_omnisafe.json")
     arguments = parser.parse_args()
-    task = "" if arguments.task == "HopperSpeed" else f"_{arguments.task}"
-    name = f"versus_omnisafe_{arguments.algo}{task}.json"
-    arguments.out = arguments.out or HERE / "results" / name
     if arguments.repeats < 1:
         parser.error("--repeats must be at least 1")
     if arguments.iterations < 1:
         parser.error("--iterations must be at least 1")
-    if not arguments.task.endswith("Speed") and arguments.task not in SAFETY_GYM:
-        parser.error("--task must be a speed or Safety Gym task, such as HopperSpeed, PointGoal1")
+    for task in arguments.tasks:
+        if not task.endswith("Speed") and task not in SAFETY_GYM:
+            parser.error(f"{task} is no speed or Safety Gym task, such as HopperSpeed, PointGoal1")
     return arguments
 
 
@@ -90,16 +91,18 @@ def peer_task(task: str) -> str:
     return f"Safety{task.removesuffix('Speed')}Velocity-v1"
 
 
-def contenders(arguments: argparse.Namespace) -> dict[str, list[str]]:
+def contenders(algo: str, task: str, arguments: argparse.Namespace) -> dict[str, list[str]]:
     """The command of each measurement, still without its output file."""
-    bench = (sys.executable, "-m", "cupola", "bench", arguments.task, "--algo", arguments.algo)
-    commands = {CUPOLA: list(bench)}
-    for envs, threads in product(ENVS, THREADS):
+    bench = [sys.executable, "-m", "cupola", "bench", task, "--algo", algo]
+    commands = {SAME_WORK: [*bench, "--preset", "paper"]}
+    if algo == "cup":
+        commands[DEFAULT] = bench
+    for envs, threads in product(arguments.envs, arguments.threads):
         # -E: cupola's PYTHONPATH is not for the other interpreter.
         commands[f"omnisafe, envs {envs}, threads {threads}"] = [
             *(arguments.omnisafe_python, "-E", str(HERE / "omnisafe_peer.py")),
-            *("--algo", arguments.algo.upper()),
-            *("--task", peer_task(arguments.task), "--iterations", str(arguments.iterations)),
+            *("--algo", PEERS[algo]),
+            *("--task", peer_task(task), "--iterations", str(arguments.iterations)),
             *("--envs", str(envs), "--threads", str(threads)),
         ]
     return commands
@@ -162,57 +165,68 @@ def package_versions() -> dict[str, str | None]:
     return versions
 
 
-def compare(results: dict[str, list[Measurement]], arguments: argparse.Namespace) -> Measurement:
+def compare(algo: str, task: str, results: dict[str, list[Measurement]]) -> Measurement:
     medians = {
         name: {key: median(result[key] for result in measured) for key in MEASURED}
         for name, measured in results.items()
     }
     speeds = {name: row["steps_per_second"] for name, row in medians.items()}
-    cupola = speeds.pop(CUPOLA)
+    ours = {name: speeds.pop(name) for name in (SAME_WORK, DEFAULT) if name in speeds}
     best = max(speeds, key=speeds.__getitem__)
-    # The interpreter's path and the output's stay out: results are for other machines too.
-    command = [
-        *("python", "benchmarks/versus_omnisafe.py", "--omnisafe-python", "PYTHON3.10"),
-        *("--algo", arguments.algo, "--task", arguments.task, "--repeats", str(arguments.repeats)),
-        *("--iterations", str(arguments.iterations)),
-    ]
     return {
-        "command": shlex.join(command),
-        "algorithm": arguments.algo,
-        "task": arguments.task,
-        "peer_task": peer_task(arguments.task),
-        "cores": os.cpu_count(),
-        "platform": f"{platform.system()} {platform.machine()}",
-        "versions": package_versions(),
-        "speedup": cupola / speeds[best],
+        "algorithm": algo,
+        "task": task,
+        "peer_task": peer_task(task),
+        "speedup": {name: speed / speeds[best] for name, speed in ours.items()},
         "best_omnisafe": best,
         "medians": medians,
         "measurements": results,
     }
 
 
-def format_table(report: Measurement) -> str:
-    width = max(map(len, report["medians"]))
-    lines = [f"{report['task']:<{width}}  {'steps/s':>9}  {'rollout s':>9}  {'update s':>9}"]
-    for name, row in report["medians"].items():
+def write(results: list[Measurement], arguments: argparse.Namespace) -> None:
+    # The interpreter's path and the output's stay out: results are for other machines too.
+    command = ["python", "benchmarks/versus_omnisafe.py", "--omnisafe-python", "PYTHON3.10"]
+    for name in ("algos", "tasks", "envs", "threads"):
+        command += [f"--{name}", *map(str, getattr(arguments, name))]
+    for name in ("repeats", "iterations"):
+        command += [f"--{name}", str(getattr(arguments, name))]
+    report = {
+        "command": shlex.join(command),
+        "cores": os.cpu_count(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "versions": package_versions(),
+        "results": results,
+    }
+    arguments.out.parent.mkdir(parents=True, exist_ok=True)
+    arguments.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def format_table(result: Measurement) -> str:
+    width = max(map(len, result["medians"]))
+    title = f"{result['algorithm']}, {result['task']}"
+    lines = [f"{title:<{width}}  {'steps/s':>9}  {'rollout s':>9}  {'update s':>9}"]
+    for name, row in result["medians"].items():
         speed, rollout, update = (row[key] for key in MEASURED)
         lines.append(f"{name:<{width}}  {speed:>9,.0f}  {rollout:>9.3f}  {update:>9.3f}")
-    lines.append(f"speed-up over the best ({report['best_omnisafe']}): {report['speedup']:.1f}")
+    for name, speedup in result["speedup"].items():
+        lines.append(f"{name}: {speedup:.1f} times the best ({result['best_omnisafe']})")
     return "\n".join(lines)
 
 
 def main() -> int:
     arguments = parse_arguments()
+    results = []
     try:
         check_omnisafe(arguments.omnisafe_python)
-        results = measure_rounds(contenders(arguments), arguments.repeats)
+        for algo, task in product(arguments.algos, arguments.tasks):
+            rounds = measure_rounds(contenders(algo, task, arguments), arguments.repeats)
+            results.append(compare(algo, task, rounds))
+            print(format_table(results[-1]), flush=True)
+            write(results, arguments)  # after each: the next ones may be interrupted
     except BenchmarkError as error:
         print(error, file=sys.stderr)
         return 1
-    report = compare(results, arguments)
-    arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(json.dumps(report, indent=2) + "\n")
-    print(format_table(report))
     return 0
 
 

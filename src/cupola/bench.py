@@ -37,9 +37,15 @@ def bench_often(task: str, repeat: int, **options: Any) -> dict[str, Any]:
 
 
 def bench(
-    task: str, *, algo: str = "cup", iterations: int = 20, threads: int = 0, **fields: Any
+    task: str,
+    *,
+    algo: str = "cup",
+    preset: str | None = None,
+    iterations: int = 20,
+    threads: int = 0,
+    **fields: Any,
 ) -> dict[str, Any]:
-    """Time an algorithm with the settings of its default preset; nothing is written to disk.
+    """Time an algorithm with the settings of a preset; nothing is written to disk.
 
     CUP is timed with a few other settings: no early stopping, and a Lagrange multiplier that
     starts above zero and hardly moves, so that every iteration takes all epochs of both steps.
@@ -52,7 +58,7 @@ def bench(
     """
     total = iterations + WARM_UP
     fields = {"iterations": total, "threads": threads, **whole_updates(algo), **fields}
-    settings = settings_from(algo, None, fields)
+    settings = settings_from(algo, preset, fields)
     options, algorithm = settings.options, settings.algorithm
     trained, timed = (
         find_task(task, gym=settings.gym, threads=threads)
@@ -85,6 +91,7 @@ def bench(
     return {
         "task": task,
         "algorithm": config.algo,
+        "preset": settings.preset,
         "steps_per_second": speed,
         "physics_steps_per_second": ceiling,
         "ratio": speed / ceiling,

@@ -10,6 +10,7 @@ from cupola import bench
 
 REFUSED = [
     ("bench HoperSpeed", "unknown task 'HoperSpeed': did you mean 'HopperSpeed'?"),
+    ("bench HopperSpeed --preset omnisave", "did you mean 'omnisafe'?"),
     ("bench HopperSpeed --iterations 0", "iterations must be at least 1, not 0"),
     ("bench --all --repeat 0", "repeat must be at least 1, not 0"),
     ("bench", "name a task, for example 'cupola bench HopperSpeed', or write --all."),
@@ -35,7 +36,7 @@ def test_all_tasks_are_one_table_and_one_file(command, tmp_path, monkeypatch):
     """Of benches that are not run: every one is slower than the one before."""
     passes = itertools.count(1)
 
-    def made_up(task, *, algo, iterations, threads):
+    def made_up(task, *, algo, preset, iterations, threads):
         n = next(passes)
         numbers = {"physics_steps_per_second": 1000.0, "standing_ratio": 0.5}
         numbers |= {"steps_per_second": 900.0 / n, "ratio": 0.9 / n}

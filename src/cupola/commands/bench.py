@@ -13,7 +13,7 @@ from typing import Annotated, Any
 from rich.table import Table
 from tyro.conf import FlagCreatePairsOff, Positional, arg
 
-from cupola.commands.parsing import OptionalPath, parse
+from cupola.commands.parsing import OptionalPath, OptionalText, parse
 from cupola.commands.writing import check_place, write_new
 from cupola.compilation import warm_up_cache
 from cupola.cores import available_cores
@@ -30,6 +30,8 @@ class BenchArgs:
     all: Annotated[bool, FlagCreatePairsOff] = False
     """Every family of tasks, in one table."""
     algo: str = "cup"
+    preset: OptionalText = None
+    """One of the algorithm's; without it its default."""
     iterations: int = 20
     repeat: int = 1
     """So many benches in a row, of which medians are shown."""
@@ -62,6 +64,7 @@ def run(args: Sequence[str]) -> None:
                 task,
                 parsed.repeat,
                 algo=parsed.algo,
+                preset=parsed.preset,
                 iterations=parsed.iterations,
                 threads=parsed.threads,
             )
