@@ -166,6 +166,8 @@ class TaskEnv(gymnasium.Env[np.ndarray, np.ndarray]):
 class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
     """N environments of a task in one. Environment i of seed s is the single one of seed s + i.
 
+    They share ``threads`` threads, one per core by default; results do not depend on how many.
+
     An episode that ends is followed by the next one in the same step: `final_obs` and `final_info`
     keep its end. The costs in the infos are those of the step, in every environment.
     """
@@ -178,7 +180,7 @@ class TaskVectorEnv(VectorEnv[np.ndarray, np.ndarray, np.ndarray]):
         num_envs: int = 1,
         render_mode: str | None = None,
         max_episode_steps: int | None = None,
-        threads: int = 1,
+        threads: int = 0,
         width: int = 480,
         height: int = 480,
     ) -> None:
