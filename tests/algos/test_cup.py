@@ -184,7 +184,8 @@ def test_improvement_losses_and_gradients(setting, improvement):
 
     def ours(vector):
         context = Context(jnp.zeros(2), jnp.zeros(2), old.log_std)
-        return cup.improvement_loss(unflatten(vector), samples, context, config=config)
+        policy = nets.apply_policy(unflatten(vector), samples.obs)
+        return cup.improvement_loss(*policy, samples, context, config=config)
 
     vector = np.asarray(flat)
     assert float(ours(flat)) == pytest.approx(independent(vector), rel=1e-10)
@@ -232,8 +233,9 @@ def test_projection_loss_and_gradient(setting, direction, beta, clip):
 
     def ours(vector):
         context = Context(jnp.asarray(nu), jnp.zeros(2), old.log_std)
+        policy = nets.apply_policy(unflatten(vector), target.obs)
         return cup.projection_loss(
-            unflatten(vector), target, context, half_log_std=half.log_std, config=config
+            *policy, target, context, half_log_std=half.log_std, config=config
         )
 
     vector = np.asarray(flat)

@@ -102,10 +102,11 @@ class Setting:
         return np.mean(np.minimum(rho * self.adv_r, np.clip(rho, 0.8, 1.2) * self.adv_r))
 
     def check(self, loss, independent) -> None:
-        """``loss`` of a policy against ``independent`` of its parameters: value and gradient."""
+        """``loss`` of what a policy says against ``independent`` of its parameters: value and
+        gradient."""
 
         def ours(theta):
-            return loss(self.policy(theta))
+            return loss(*nets.apply_policy(self.policy(theta), self.samples.obs))
 
         assert float(ours(self.theta)) == pytest.approx(independent(self.theta), rel=1e-10)
         steps = 1e-6 * np.eye(len(self.theta))
@@ -153,7 +154,7 @@ def test_the_loss_of_ppo_lag_is_divided_by_one_plus_the_sum_of_the_multipliers(s
 
     config = ppo_lag.Config()
     setting.check(
-        lambda policy: ppo_lag.loss(policy, setting.samples, setting.context(), config=config),
+        lambda *said: ppo_lag.loss(*said, setting.samples, setting.context(), config=config),
         independent,
     )
 
@@ -163,7 +164,7 @@ def test_the_loss_of_ppo_is_the_clipped_surrogate(setting):
     assert (rho > 1.2).any()
     assert (rho < 0.8).any()
     setting.check(
-        lambda policy: ppo.loss(policy, setting.samples, setting.context(), config=ppo.Config()),
+        lambda *said: ppo.loss(*said, setting.samples, setting.context(), config=ppo.Config()),
         lambda theta: -setting.clipped(theta),
     )
 
@@ -184,7 +185,7 @@ def test_the_loss_of_p3o_is_the_exact_penalty(setting, violation):
         return total
 
     setting.check(
-        lambda policy: p3o.loss(policy, setting.samples, context, config=config), independent
+        lambda *said: p3o.loss(*said, setting.samples, context, config=config), independent
     )
 
 
@@ -196,8 +197,8 @@ def test_the_loss_of_ppo_pid_clips_reward_and_costs_each_on_its_bad_side(setting
         return (NU @ costs - setting.clipped(theta)) / (1 + NU.sum())
 
     setting.check(
-        lambda policy: ppo_pid.loss(
-            policy, setting.samples, setting.context(), config=ppo_pid.Config()
+        lambda *said: ppo_pid.loss(
+            *said, setting.samples, setting.context(), config=ppo_pid.Config()
         ),
         independent,
     )
@@ -246,7 +247,10 @@ def test_the_indicator_and_the_stopping_rule_of_focops_are_independent():
     context = Context(free.nu, jnp.zeros(2), learner.policy.log_std)
     wide, tight = (
         focops.loss(
-            free.policy, samples, context, config=focops.Config(**fields | {"delta": delta})
+            *nets.apply_policy(free.policy, samples.obs),
+            samples,
+            context,
+            config=focops.Config(**fields | {"delta": delta}),
         )
         for delta in (math.inf, 1e-3)
     )

@@ -130,7 +130,7 @@ def test_the_critics_memory_holds_the_last_batches_and_no_empty_ones_are_drawn()
     memory = critics.empty_memory(3, 4, 2, 1)
     for i in range(1, 6):
         memory = critics.remember(memory, jnp.full((4, 2), float(i)), jnp.full((4, 1), 10.0 * i))
-        obs, targets = critics.recall(memory)
+        obs, targets = critics.recall(memory, jnp.zeros((0, 2)), jnp.zeros((0, 1)))
         first = len(obs) - 4 * int(memory.filled)
         order = draws(jax.random.key(i), 2, 5, 2, first, len(obs))
         assert order.shape == (2, 5, 2)

@@ -260,7 +260,12 @@ class TestPrices:
             scaled = scaled / samples.adv_c.std(axis=0)
         context = Context(self.nu, jnp.zeros(2), self.policy.log_std)
         sample = samples._replace(adv_c=scaled)
-        slope = jax.grad(lambda p: ppo_lag.loss(p, sample, context, config=config))(self.policy)
+
+        def loss(policy):
+            said = nets.apply_policy(policy, sample.obs)
+            return ppo_lag.loss(*said, sample, context, config=config)
+
+        slope = jax.grad(loss)(self.policy)
         raw, cost = samples.advantages[:, 0], samples.adv_c - samples.adv_c.mean(axis=0)
         sigma = raw.std()
         expected = self.gradient(raw - raw.mean() - cost @ price)(samples)
@@ -289,7 +294,11 @@ class TestPrices:
 
         def loss(policy):
             return cup.projection_loss(
-                policy, target, context, half_log_std=self.policy.log_std, config=config
+                *nets.apply_policy(policy, target.obs),
+                target,
+                context,
+                half_log_std=self.policy.log_std,
+                config=config,
             )
 
         slope = jax.grad(loss)(self.policy)  # of the costs alone: at pi_{k+1/2} the KL has none

@@ -106,8 +106,7 @@ def critic_schedule(
     size = len(samples.obs)
     obs, targets, known = samples.obs, samples.targets, 0
     if learner.critic_memory:
-        old_obs, old_targets = critics.recall(learner.critic_memory)
-        obs, targets = jnp.concatenate([old_obs, obs]), jnp.concatenate([old_targets, targets])
+        obs, targets = critics.recall(learner.critic_memory, obs, targets)
         known = critics.known(learner.critic_memory)
     old, end = len(obs) - size, len(obs)
     minibatch = min(config.critic_minibatch, size)

@@ -63,9 +63,9 @@ from cupola.algos.update import (
     context_of,
     descend,
     minibatch_algorithm,
+    of_policy,
     scale_costs,
     update_multipliers,
-    with_bounds_loss,
 )
 from cupola.checks import check, check_not_negative, check_positive
 from cupola.core import distributions, multipliers, surrogates
@@ -291,7 +291,7 @@ def improve(
     log_std = learner.policy.log_std
     descent = descend(
         begin(learner.policy, learner.policy_opt, learner.nu),
-        with_bounds_loss(partial(improvement_loss, config=config), config, problem),
+        of_policy(partial(improvement_loss, config=config), config, problem),
         context_of(learner, batch, config, problem),
         samples,
         orders,
@@ -305,10 +305,9 @@ def improve(
 
 
 def improvement_loss(
-    policy: nets.Policy, sample: Samples, context: Context, *, config: Config
+    mean: jax.Array, log_std: nets.LogStd, sample: Samples, context: Context, *, config: Config
 ) -> jax.Array:
     """What step 1 minimises on a minibatch."""
-    mean, log_std = nets.apply_policy(policy, sample.obs)
     rho = ratio_of(mean, log_std, sample)
     if config.improvement == "clip":
         return -jnp.mean(surrogates.clipped(rho, sample.adv_r, config.clip))
@@ -355,7 +354,7 @@ def project(
     optimiser = adam(config.max_grad_norm).init(origin) if own else half.policy_opt
     descent = descend(
         begin(origin, optimiser, costs.next_nu(half.nu, half.policy)),
-        with_bounds_loss(
+        of_policy(
             partial(projection_loss, half_log_std=half_log_std, config=config), config, problem
         ),
         context_of(start, batch, config, problem),
@@ -399,7 +398,8 @@ class Target(NamedTuple):
 
 
 def projection_loss(
-    policy: nets.Policy,
+    mean: jax.Array,
+    log_std: nets.LogStd,
     target: Target,
     context: Context,
     *,
@@ -408,7 +408,6 @@ def projection_loss(
 ) -> jax.Array:
     """What step 2 minimises on a minibatch."""
     sample = target.samples
-    mean, log_std = nets.apply_policy(policy, sample.obs)
     rho = ratio_of(mean, log_std, sample)
     if config.projection_kl == "new_half":
         distance = distributions.kl(mean, log_std, target.half_mean, half_log_std)

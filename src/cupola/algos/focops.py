@@ -47,9 +47,10 @@ PRESETS = {
 }
 
 
-def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
+def loss(
+    mean: jax.Array, log_std: nets.LogStd, sample: Samples, context: Context, *, config: Config
+) -> jax.Array:
     """What is minimised on a minibatch."""
-    mean, log_std = nets.apply_policy(policy, sample.obs)
     rho = ratio_of(mean, log_std, sample)
     divergence = distributions.kl(mean, log_std, sample.mean, context.log_std)
     inside = jax.lax.stop_gradient(divergence <= config.indicator)

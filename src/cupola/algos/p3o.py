@@ -24,7 +24,7 @@ from cupola.algos.config import CostConfig, MinibatchConfig
 from cupola.algos.update import Context, one_loss
 from cupola.checks import check_not_negative, check_positive
 from cupola.core import surrogates
-from cupola.core.samples import ratio
+from cupola.core.samples import ratio_of
 from cupola.types import Algorithm, Problem, Samples
 
 
@@ -48,9 +48,11 @@ class Config(MinibatchConfig, CostConfig):
 PRESETS = {"paper": Config()}
 
 
-def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
+def loss(
+    mean: jax.Array, log_std: nets.LogStd, sample: Samples, context: Context, *, config: Config
+) -> jax.Array:
     """What is minimised on a minibatch."""
-    rho = ratio(policy, sample)
+    rho = ratio_of(mean, log_std, sample)
     gain = jnp.mean(surrogates.clipped(rho, sample.adv_r, config.clip))
     rise = jnp.mean(surrogates.clipped_cost(rho[:, None], sample.adv_c, config.clip), axis=0)  # [K]
     return config.kappa * jnp.sum(jnp.maximum(rise + context.violation, 0.0)) - gain

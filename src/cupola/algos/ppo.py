@@ -16,7 +16,7 @@ from cupola.algos.config import MinibatchConfig
 from cupola.algos.update import Context, one_loss
 from cupola.checks import check_positive
 from cupola.core import surrogates
-from cupola.core.samples import ratio
+from cupola.core.samples import ratio_of
 from cupola.types import Algorithm, Problem, Samples
 
 
@@ -37,9 +37,11 @@ PRESETS = {"paper": Config()}
 CONSTRAINED = False
 
 
-def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
+def loss(
+    mean: jax.Array, log_std: nets.LogStd, sample: Samples, context: Context, *, config: Config
+) -> jax.Array:
     """What is minimised on a minibatch."""
-    return -jnp.mean(surrogates.clipped(ratio(policy, sample), sample.adv_r, config.clip))
+    return -jnp.mean(surrogates.clipped(ratio_of(mean, log_std, sample), sample.adv_r, config.clip))
 
 
 def make(config: Config, problem: Problem) -> Algorithm:

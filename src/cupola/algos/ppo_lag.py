@@ -18,7 +18,7 @@ from cupola.algos.config import LagrangianConfig, MinibatchConfig
 from cupola.algos.update import Context, one_loss
 from cupola.checks import check_positive
 from cupola.core import surrogates
-from cupola.core.samples import ratio
+from cupola.core.samples import ratio_of
 from cupola.types import Algorithm, Problem, Samples
 
 
@@ -39,9 +39,11 @@ class Config(MinibatchConfig, LagrangianConfig):
 PRESETS = {"paper": Config()}
 
 
-def loss(policy: nets.Policy, sample: Samples, context: Context, *, config: Config) -> jax.Array:
+def loss(
+    mean: jax.Array, log_std: nets.LogStd, sample: Samples, context: Context, *, config: Config
+) -> jax.Array:
     """What is minimised on a minibatch."""
-    rho, nu = ratio(policy, sample), context.nu
+    rho, nu = ratio_of(mean, log_std, sample), context.nu
     gain = jnp.mean(surrogates.clipped(rho, sample.adv_r, config.clip))
     return -(gain - jnp.mean(rho * (sample.adv_c @ nu))) / (1 + jnp.sum(nu))
 

@@ -5,8 +5,7 @@
 3. second step  theta_{k+1/2} -> theta_{k+1}: optional; CUP's projection
 4. critics      as many epochs as the first step took, on the same samples, as in the authors' code;
                 or `critic_epochs` passes, on these samples and a memory of earlier ones. Beside 2
-                and 3 on a second core if there is one, else after them; of `critic_epochs`, the
-                costs' beside them and the reward's after them
+                and 3 on a second core if there is one, else after them
 5. prediction   by how much return and costs should change with the new policy; only for the metrics
 
 1 and 5 are those of every algorithm (`make_algorithm` in algos/assembly.py). An algorithm supplies
@@ -16,6 +15,7 @@ the whole batch: algos/trust_region.py.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -73,8 +73,9 @@ class Stepped(NamedTuple):
     trace: jax.Array  # [looks], the KL at each look at it; NaN where none was taken
 
 
-Loss: TypeAlias = Callable[[nets.Policy, Samples, Context], jax.Array]
-"""Of a policy, a minibatch and the context: a scalar to be minimised."""
+Loss: TypeAlias = Callable[[jax.Array, nets.LogStd, Samples, Context], jax.Array]
+"""Of a policy's mean and log standard deviation in the states of a minibatch, the minibatch and the
+context: a scalar to be minimised."""
 FirstStep: TypeAlias = Callable[[Learner, Samples, Batch, jax.Array], Stepped]
 """Of learner, samples, batch and orders [E, count, minibatch] of the samples."""
 SecondStep: TypeAlias = Callable[[Learner, Learner, Samples, Batch, jax.Array], Stepped]
@@ -99,49 +100,51 @@ def minibatch_algorithm(
     ) -> tuple[Learner, Metrics]:
         policy_key, critic_key = jax.random.split(key)
         orders = policy_orders(policy_key, len(samples.obs))
-        *mine, beside = critic_fits(learner, samples, batch, critic_key, cores)
-        with beside:
-            if config.critic_epochs:
-                for fit in (*mine, beside):
-                    fit.keep(config.critic_epochs)
+        with critic_fit(learner, samples, batch, critic_key, cores) as fitting:
             moved, metrics, taken, _ = first_step(learner, samples, batch, orders[0])
-            if not config.critic_epochs:
-                beside.keep(int(taken))  # the critics run ahead; later epochs are thrown away
+            if isinstance(fitting, critics.Epochs):
+                fitting.keep(int(taken))  # the critics run ahead; later epochs are thrown away
             if second_step:
                 end = second_step(moved, learner, samples, batch, orders[1])
                 moved, more, _, _ = jax.block_until_ready(end)
                 metrics = metrics | more
             moved = remembered(moved, samples, jax.random.fold_in(critic_key, 1))
-            return with_critics(
-                moved, metrics, Fit.joined(*(fit.result() for fit in (*mine, beside)))
-            )
+            return with_critics(moved, metrics, fitting.result())
 
-    def critic_fits(
+    def critic_fit(
         learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int
-    ) -> list[critics.Epochs]:
-        """The fits of the critics. The last one goes on beside the policy's steps on a second core;
-        with `critic_epochs` these are the costs', and the reward's fit is done behind them."""
+    ) -> critics.Background[Fit]:
+        """The fit of all critics, which goes on beside the policy's steps on a second core."""
         start = Fit.start(learner.critics, learner.critic_opt)
         if config.critic_epochs:
-            (obs, targets), orders = critic_schedule(learner, samples, key, config)
-            jobs = [
-                (start.part(which), (obs, targets[:, which]), orders[:, i])
-                for i, which in enumerate(PARTS)
-            ]
-        else:
-            orders = shuffles(key, config.epochs, len(samples.obs), config.minibatch_size)
-            jobs = [(start, (samples.obs, samples.targets), orders)]
+            return scheduled_fit(start, learner, samples, batch, key, cores)
+        orders = shuffles(key, config.epochs, len(samples.obs), config.minibatch_size)
+        data = (samples.obs, samples.targets)
+        return critics.Epochs(
+            lambda fit, order: critic_epoch(fit, data, batch, order), start, orders, cores
+        )
 
-        def fit(job: int) -> critics.Epochs:
-            begin, data, orders = jobs[job]
-            return critics.Epochs(
-                lambda state, order: critic_epoch(state, data, batch, order),
-                begin,
-                orders,
-                cores if job == len(jobs) - 1 else 1,
-            )
+    def scheduled_fit(
+        start: Fit, learner: Learner, samples: Samples, batch: Batch, key: jax.Array, cores: int
+    ) -> critics.Background[Fit]:
+        """With `critic_epochs`: the second core makes some passes of the reward's critic and those
+        of the costs', and the first one the reward's last ones, behind the policy's steps."""
+        schedule = functools.cache(lambda: critic_schedule(learner, samples, key, config))
+        ahead = config.critic_epochs // 3  # so that both cores are busy for about as long
 
-        return [fit(job) for job in range(len(jobs))]
+        def passes(fit: Fit, part: int, which: slice) -> Fit:
+            (obs, targets), orders = schedule()
+            data = (obs, targets[:, PARTS[part]])
+            for order in orders[which, part]:
+                fit = jax.block_until_ready(critic_epoch(fit, data, batch, order))
+            return fit
+
+        return critics.Relay(
+            lambda: passes(start.part(PARTS[0]), 0, slice(ahead)),
+            lambda reward: passes(reward, 0, slice(ahead, None)),
+            lambda: passes(start.part(PARTS[1]), 1, slice(None)),
+            cores,
+        )
 
     def policy_orders(key: jax.Array, size: int) -> np.ndarray:
         """Of each step, [steps, E, count, minibatch]."""
@@ -168,27 +171,28 @@ def one_loss(config: MinibatchConfig, problem: Problem, loss: Loss) -> Algorithm
     )
 
 
-def with_bounds_loss(
-    loss: Callable[[nets.Policy, Any, Context], jax.Array],
+def of_policy(
+    loss: Callable[[jax.Array, nets.LogStd, Any, Context], jax.Array],
     config: MinibatchConfig,
     problem: Problem,
 ) -> Callable[[nets.Policy, Any, Context], jax.Array]:
-    """The loss, and `bounds_loss` times the mean square of the standard deviations by which means
-    lie further than `REACH` of them beyond an actuator's end.
+    """The loss as one of the policy; with `bounds_loss` times the mean square of the standard
+    deviations by which means lie further than `REACH` of them beyond an actuator's end.
 
-    Where every action that may be drawn has the same effect, samples say nothing about others.
+    Where every action that may be drawn has the same effect, samples say nothing about others. Both
+    parts share one pass of the network, and so one way back through it.
     """
-    if not config.bounds_loss or problem.discrete or not problem.saturation:
-        return loss
     ends = jnp.asarray(problem.saturation)
 
-    def both(policy: nets.Policy, data: Any, context: Context) -> jax.Array:
+    def whole(policy: nets.Policy, data: Any, context: Context) -> jax.Array:
         mean, log_std = nets.apply_policy(policy, data.obs)
-        assert log_std is not None
+        value = loss(mean, log_std, data, context)
+        if not config.bounds_loss or log_std is None or not problem.saturation:
+            return value
         excess = surrogates.excess(mean, jax.lax.stop_gradient(log_std), ends, REACH)
-        return loss(policy, data, context) + config.bounds_loss * jnp.mean(excess)
+        return value + config.bounds_loss * jnp.mean(excess)
 
-    return both
+    return whole
 
 
 def descend_loss(
@@ -213,7 +217,7 @@ def descend_loss(
         samples = samples._replace(adv_c=scaled)
     end = descend(
         begin(learner.policy, learner.policy_opt, learner.nu),
-        with_bounds_loss(loss, config, problem),
+        of_policy(loss, config, problem),
         context,
         samples,
         orders,

@@ -67,6 +67,7 @@ def empty_memory(batches: int, samples: int, obs: int, targets: int) -> CriticMe
     )
 
 
+@jax.jit
 def remember(memory: CriticMemory, obs: jax.Array, targets: jax.Array) -> CriticMemory:
     """The memory with ``obs`` [S, O] and ``targets`` [S, 1 + K], and without its oldest batch."""
     return CriticMemory(
@@ -76,12 +77,14 @@ def remember(memory: CriticMemory, obs: jax.Array, targets: jax.Array) -> Critic
     )
 
 
-def recall(memory: CriticMemory) -> tuple[jax.Array, jax.Array]:
-    """Observations [M S, O] and targets [M S, 1 + K], the newest last."""
+@jax.jit
+def recall(memory: CriticMemory, obs: jax.Array, targets: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """What it holds, the newest last, and then these: observations [M S + B, O], targets."""
     batches, samples = memory.targets.shape[:2]
-    flat = (leaf.reshape(batches * samples, -1) for leaf in (memory.obs, memory.targets))
-    obs, targets = flat
-    return obs.astype(targets.dtype), targets
+    old = (leaf.reshape(batches * samples, -1) for leaf in (memory.obs, memory.targets))
+    old_obs, old_targets = old
+    obs = jnp.concatenate([old_obs.astype(obs.dtype), obs])
+    return obs, jnp.concatenate([old_targets, targets])
 
 
 def known(memory: CriticMemory) -> int:
@@ -112,6 +115,37 @@ class Background(Generic[Result]):
     ) -> None:
         if self._future:
             self._future.exception()
+
+
+class Relay(Background[Fit]):
+    """Two fits beside other work, so shared out that two cores are busy for as long: the second one
+    makes the first ``part`` of one and then all of the ``other``, and whoever asks for the result
+    makes the ``rest`` of the first."""
+
+    def __init__(
+        self,
+        part: Callable[[], Fit],
+        rest: Callable[[Fit], Fit],
+        other: Callable[[], Fit],
+        cores: int,
+    ) -> None:
+        self._part, self._other = Background(part, cores), Background(other, cores)
+        self._rest = rest
+        super().__init__(self._finish, 1)
+
+    def _finish(self) -> Fit:
+        return self._rest(self._part.result()).joined(self._other.result())
+
+    def __enter__(self) -> Self:
+        self._part.__enter__()
+        self._other.__enter__()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: object, trace: TracebackType | None
+    ) -> None:
+        self._part.__exit__(kind, error, trace)
+        self._other.__exit__(kind, error, trace)
 
 
 class Epochs(Background[Fit]):
