@@ -19,6 +19,17 @@ TINY = (
     *("--hidden", "4", "--threads", "1", "--limit", "0.4", "--multiplier-lr", "0.1"),
 )
 
+SHARED = """\
+evaluation_episodes = 2
+[shared]
+batch_size = 40
+num_envs = 4
+minibatch_size = 20
+epochs = 1
+hidden = [4]
+"""
+"""Of experiment files: cells as small; keys of ``[shared]`` can follow."""
+
 KEPT = 2
 CHECKPOINT = re.compile(r"checkpoints/\d{8}\.safetensors")
 

@@ -12,7 +12,6 @@ to show that it runs.
 
 from __future__ import annotations
 
-import argparse
 import json
 import subprocess
 import sys
@@ -195,18 +194,14 @@ def draw(sweeps: dict[str, list[dict[str, Any]]], path: Path) -> None:
     axes[1, 0].set_ylabel("MB")
     axes[0, 0].legend(fontsize=7)
     axes[1, 0].legend(fontsize=7)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    measuring.keep_figure(figure, path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = measuring.parser_of(__doc__)
     parser.add_argument("--only", nargs="+", choices=tuple(SWEEPS), default=tuple(SWEEPS))
     parser.add_argument("--iterations", type=int, default=5)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--note", default="", help="kept with the figures")
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--figure", type=Path, help="PNG")
     given = parser.parse_args()
     report = measuring.provenance(given.note)

@@ -231,20 +231,16 @@ def draw(results: list[dict[str, Any]], path: Path) -> None:
         axis.minorticks_off()
         axis.set_title(f"{result['task']}, {result['num_envs']} environments", fontsize=10)
     axes[0, 0].legend(fontsize=8)
-    figure.tight_layout()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    measuring.keep_figure(figure, path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = measuring.parser_of(__doc__)
     parser.add_argument("--tasks", nargs="+", default=list(FAMILIES))
     parser.add_argument("--envs", nargs="+", type=int, default=[0], help="0: the preset's")
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=5.0, help="of physics side by side")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--note", default="", help="kept with the figures")
-    parser.add_argument("--out", type=Path)
     parser.add_argument("--figure", type=Path, help="PNG")
     given = parser.parse_args()
     if given.quick:

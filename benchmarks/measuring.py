@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -38,6 +39,20 @@ def provenance(note: str = "") -> dict[str, Any]:
         "load_average": os.getloadavg()[0],
         "versions": {name: version(name) for name in ("cupola", "jax", "mujoco", "numpy")},
     }
+
+
+def parser_of(about: str | None) -> argparse.ArgumentParser:
+    """Options that all have: what is noted of the result, and where it goes."""
+    parser = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    parser.add_argument("--note", default="", help="kept with the figures")
+    parser.add_argument("--out", type=Path)
+    return parser
+
+
+def keep_figure(figure: Any, path: Path) -> None:
+    figure.tight_layout()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
 
 
 def keep(report: dict[str, Any], path: Path | None) -> None:

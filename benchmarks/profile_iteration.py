@@ -268,7 +268,7 @@ def main() -> None:
 
 
 def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser = measuring.parser_of(__doc__)
     parser.add_argument("tasks", nargs="+")
     parser.add_argument("--algo", default="cup")
     parser.add_argument("--cores", type=int, default=1)
@@ -276,8 +276,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--batch-size", type=int, default=0, help="default: the preset's")
     parser.add_argument("--iterations", type=int, default=10)
     parser.add_argument("--functions", type=int, default=0, help="so many, by cProfile")
-    parser.add_argument("--note", default="", help="kept with the figures")
-    parser.add_argument("--out", type=Path)
     return parser.parse_args()
 
 

@@ -8,12 +8,13 @@ import pytest
 
 import cupola
 from cupola.config import RunConfig, resolve
-from cupola.errors import CupolaError
+from cupola.errors import CupolaError, CupolaWarning
 from cupola.runs import checkpoints
 from cupola.runs.directory import RunDirectory
 from cupola.task_source import task_of
 from cupola.tasks import spec_of
 from cupola.tasks.base import Clock, State, Task, TaskSpec
+from cupola.tasks.engine import VARIABLE, engine_name
 from cupola.training import Trainer, start
 from cupola.types import Cost, Step
 
@@ -161,6 +162,19 @@ def test_a_restored_trainer_goes_on_bit_for_bit(config, trained):
         assert array.tobytes() == arrays[name].tobytes(), name
     assert [trainer.iterate()[0] for _ in range(2)] == trained.metrics[4:]
     trainer.close()
+
+
+@pytest.mark.skipif(engine_name() != "native", reason="without the compiled part")
+def test_a_run_that_goes_on_with_the_other_engine_says_so(copy, monkeypatch):
+    monkeypatch.setenv(VARIABLE, "plain")
+    with pytest.warns(CupolaWarning) as said:
+        cupola.resume(copy, iterations=7)
+    assert [str(warning.message) for warning in said] == [
+        "iteration 6 was computed by the native engine, and the run goes on with plain"
+        " (CUPOLA_ENGINE): from here on its numbers will not be exactly those of a run that never"
+        " stopped."
+    ]
+    cupola.resume(copy, iterations=8)  # iteration 7 was plain's
 
 
 def test_start_from_takes_networks_and_statistics_and_nothing_else(config, trained):

@@ -15,26 +15,19 @@ from attacks import mutate
 from attacks.kinds.kills import lines_of
 from attacks.places import Place
 from attacks.programs import call, program
-from attacks.subjects import QUADRATIC, check_arrays, made_once, reference, stopped
+from attacks.subjects import QUADRATIC, SHARED, check_arrays, made_once, reference, stopped
 from attacks.verdicts import Failed, Outcome, check_manners, require
 from cupola.runs import checkpoints
 from cupola.runs.files import Folder
 
 SHARE, SECONDS, WARM, COUNTS = 62.0, 40.0, True, "mutant"
 
-SWEEP = """\
+SWEEP = f"""\
 iterations = 4
 algorithms = ["ppo_lag"]
 tasks = ["ProbeQuadratic"]
 seeds = 2
-evaluation_episodes = 2
-[shared]
-batch_size = 40
-num_envs = 4
-minibatch_size = 20
-epochs = 1
-hidden = [4]
-limit = 0.4
+{SHARED}limit = 0.4
 multiplier_lr = 0.1
 checkpoint_every = 2
 sinks = []

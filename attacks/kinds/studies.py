@@ -13,30 +13,23 @@ from attacks import mutate
 from attacks.kinds import experiments, mutants
 from attacks.places import Place
 from attacks.programs import call, program
-from attacks.subjects import QUADRATIC, made_once, reference, stopped
+from attacks.subjects import QUADRATIC, SHARED, made_once, reference, stopped
 from attacks.verdicts import Failed, check_manners, require
 
 SHARE, SECONDS, WARM, COUNTS = 8.0, 40.0, True, "mutant"
 
-STUDY = """\
+STUDY = f"""\
 algorithm = "ppo_lag"
 task = "ProbeQuadratic"
 seeds = 1
 iterations = 4
 trials = 3
-evaluation_episodes = 2
-[shared]
-batch_size = 40
-num_envs = 4
-minibatch_size = 20
-epochs = 1
-hidden = [4]
-limit = 0.9
+{SHARED}limit = 0.9
 checkpoint_every = 2
 sinks = []
 [space]
-learning_rate = { low = 1e-5, high = 1e-2, log = true }
-multiplier_lr = { low = 0.01, high = 0.5 }
+learning_rate = {{ low = 1e-5, high = 1e-2, log = true }}
+multiplier_lr = {{ low = 0.01, high = 0.5 }}
 value_l2 = [0.0, 0.001]
 """
 

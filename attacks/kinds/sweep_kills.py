@@ -12,24 +12,17 @@ from attacks.kinds.kills import lines_of
 from attacks.kinds.worker_kills import children
 from attacks.places import Place
 from attacks.programs import PATIENCE, Victim, program, slowly
-from attacks.subjects import check_same, made_once
+from attacks.subjects import SHARED, check_same, made_once
 from attacks.verdicts import Failed, check_manners, require
 
 SHARE, SECONDS, WARM, COUNTS = 18.0, 300.0, False, "kill"
 
-FILE = """\
+FILE = f"""\
 iterations = 40
 algorithms = ["ppo_lag"]
 tasks = ["ProbeRegulator"]
 seeds = 2
-evaluation_episodes = 2
-[shared]
-batch_size = 40
-num_envs = 4
-minibatch_size = 20
-epochs = 1
-hidden = [4]
-multiplier_lr = 0.1
+{SHARED}multiplier_lr = 0.1
 checkpoint_every = 3
 sinks = []
 """

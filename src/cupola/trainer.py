@@ -79,6 +79,11 @@ class Trainer:
         )
         self.moments = checkpoints.unflatten("moments", arrays, self.moments)
 
+    @property
+    def engine_name(self) -> str:
+        """What computes the rollouts; nothing where there is no choice."""
+        return self.collectors[0].task.engine_name
+
     def iterate(self) -> tuple[Record, Record]:
         """One iteration: its metrics and its timings."""
         config = self.config.algorithm
@@ -161,6 +166,8 @@ class Trainer:
         arrays["inputs"] = self.spec.inputs
         arrays["obs_size"] = np.array(self.spec.obs_size)
         arrays |= action_arrays(self.spec.actions)
+        if self.engine_name:
+            arrays["engine"] = checkpoints.json_array(self.engine_name)
         if self.spec.parts:
             parts = [part._asdict() for part in self.spec.parts]
             arrays["observation"] = checkpoints.json_array(parts)

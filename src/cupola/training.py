@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import signal
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,11 +23,13 @@ from cupola.config import (
     settings_from,
     warn_of_limits,
 )
-from cupola.errors import CupolaError
+from cupola.errors import CupolaError, CupolaWarning
 from cupola.gym.consent import effects_of_sinks, require_consent
 from cupola.gym.costs import CostFunction, name_of
 from cupola.gym.failures import EnvironmentFailedError
 from cupola.naming import counted
+from cupola.runs import checkpoints, schema
+from cupola.runs.checkpoints import Checkpoint
 from cupola.runs.directory import RunDirectory
 from cupola.runs.schema import Record
 from cupola.runs.sinks import Sink, make_sinks
@@ -172,9 +175,28 @@ def resume(
         with closed_on_error(trainer):
             if saved:
                 trainer.restore(saved.iteration, saved.arrays)
+                warn_of_engine(saved, trainer.engine_name)
             if config != asked:
                 run.rewrite_config(config.to_json())
         return _loop(run, trainer, sinks, listener, watcher)
+
+
+def warn_of_engine(saved: Checkpoint, now: str) -> None:
+    """Both engines give the same physics, but round a policy's actions differently.
+
+    Checkpoints of earlier versions do not say which one it was.
+    """
+    if "engine" not in saved.arrays:
+        return
+    before = checkpoints.from_json_array(saved.arrays, "engine", schema.Text())
+    if now != before:
+        warnings.warn(
+            f"iteration {saved.iteration} was computed by the {before} engine, and the run goes on"
+            f" with {now} (CUPOLA_ENGINE): from here on its numbers will not be exactly those of a"
+            " run that never stopped.",
+            CupolaWarning,
+            stacklevel=3,
+        )
 
 
 class Keeper:

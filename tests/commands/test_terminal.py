@@ -109,24 +109,43 @@ ASCII = {"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}
 LOCALE = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 QUICK = ("list", "eval --help", "eval nowhere-\u2014-\u0101", "compare {run}")
 SLOW = ("eval {run} --episodes 2", "diagnose {run} --batches 2 --episodes 2")
-LINES = [(ASCII, QUICK + SLOW), (LOCALE, QUICK), ({"PYTHONIOENCODING": "latin-1"}, QUICK)]
+EACH = """
+import sys
+from cupola.cli import main
+for line in sys.argv[1:]:
+    code = 0
+    try:
+        main(line.split())
+    except SystemExit as stop:
+        code = stop.code or 0
+    print(end="\\0", flush=True)
+    print(f"\\0{code}\\0", end="", file=sys.stderr, flush=True)
+"""
+LINES = {
+    "ascii": (ASCII, QUICK),
+    "ascii, eval": (ASCII, SLOW[:1]),
+    "ascii, diagnose": (ASCII, SLOW[1:]),
+    "locale": (LOCALE, QUICK),
+    "latin-1": ({"PYTHONIOENCODING": "latin-1"}, QUICK),
+}
 
 
-@pytest.mark.parametrize(("variables", "lines"), LINES, ids=["ascii", "locale", "latin-1"])
+@pytest.mark.parametrize(("variables", "lines"), LINES.values(), ids=LINES)
 def test_tables_without_unicode(trained, tmp_path, variables, lines):
-    for line in lines:
-        args = line.format(run=trained.path).split()
-        command = [sys.executable, "-m", "cupola", *args]
-        child = subprocess.run(
-            command, capture_output=True, env=os.environ | variables, cwd=tmp_path, check=False
-        )
-        out, err = child.stdout.decode("ascii", "replace"), child.stderr.decode("ascii", "replace")
+    command = [sys.executable, "-c", EACH, *(line.format(run=trained.path) for line in lines)]
+    child = subprocess.run(
+        command, capture_output=True, env=os.environ | variables, cwd=tmp_path, check=True
+    )
+    outs, errs = (
+        text.decode("ascii", "replace").split("\0")[:-1] for text in (child.stdout, child.stderr)
+    )
+    for line, out, err, code in zip(lines, outs, errs[::2], errs[1::2], strict=True):
         if "nowhere" in line:
-            assert (child.returncode, out) == (1, "")
+            assert (code, out) == ("1", "")
             assert err.startswith("cupola: there is no directory nowhere-")
             assert err.count("\n") == 1
         else:
-            assert (child.returncode, err) == (0, ""), line
+            assert (code, err) == ("0", ""), line
             assert "?" not in out.replace(" ? ", "")
             rows = [row for row in out.splitlines() if row.startswith("|")]
             assert all(row.endswith("|") for row in rows)

@@ -38,8 +38,8 @@ def start(*args: str | Path, program: tuple[str, ...] = ("-m", "cupola")) -> Chi
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def finish(child: Child, seconds: float = PATIENCE) -> tuple[int, str, str]:
-    out, err = child.communicate(timeout=seconds)
+def finish(child: Child) -> tuple[int, str, str]:
+    out, err = child.communicate(timeout=PATIENCE)
     return child.returncode, out, err
 
 
@@ -181,13 +181,13 @@ def test_files_that_may_not_grow_end_the_run_with_a_sentence(tmp_path):
     """As on a full disk: files that are appended to meet the bound, checkpoints fit below it."""
     run, undisturbed = tmp_path / "run", tmp_path / "undisturbed"
     light = (*SMALL, "--critic-memory", "0")
-    assert finish(start(*light, "--out", undisturbed), seconds=60)[0] == 0
+    assert finish(start(*light, "--out", undisturbed))[0] == 0
     largest = max(file.stat().st_size for file in (undisturbed / "checkpoints").iterdir())
     bound = (largest + (undisturbed / "metrics.jsonl").stat().st_size) // 2
     assert bound > largest + 500
     child = start(*light, "--out", run, program=("-c", BOUNDED.format(bound=bound)))
     try:
-        status, _, err = finish(child, seconds=60)
+        status, _, err = finish(child)
     finally:
         child.kill()
         child.communicate()

@@ -123,6 +123,8 @@ class Task(ABC):
     """Whether `restore` continues bit for bit; otherwise it starts new, staggered episodes."""
     parallel: bool = True
     """Whether two tasks of this kind may be stepped in two threads."""
+    engine_name: str = ""
+    """What computes the rollouts, where there is a choice (tasks/engine.py)."""
     fps: int = 30
     """Steps a second in the real time of the task, or what is pleasant where it has none."""
 

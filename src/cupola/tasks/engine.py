@@ -118,6 +118,8 @@ def part_of(state: np.ndarray, model: mujoco.MjModel, name: str, field: np.ndarr
 class NativeEngine:
     """An `MjData` per simulation. Its rows are loaded where Python has changed them."""
 
+    name = "native"
+
     def __init__(self, model: mujoco.MjModel, num_envs: int, threads: int) -> None:
         library, functions = native.library(), _mujoco()
         assert library is not None
@@ -194,6 +196,22 @@ class NativeEngine:
         for job in jobs:
             job.result()
 
+    def drive(
+        self,
+        function: Callable[..., None],
+        of: native.Structure,
+        actions: np.ndarray,
+        *more: int,
+    ) -> None:
+        """A compiled function that steps each simulation with its actions of [T, N, A]."""
+        numbers = np.ascontiguousarray(actions, np.float64)
+
+        def drive_one(i: int, at: int, until: int) -> int:
+            function(of.at, i, at, until, numbers.ctypes.data, *more)
+            return until
+
+        self.share_out(drive_one, len(numbers))
+
     def share_out(self, play: Callable[[int, int, int], int], steps: int) -> None:
         """Let every simulation take ``steps`` steps, in turns of the threads.
 
@@ -233,6 +251,8 @@ class PlainEngine:
 
     A row decides all that follows, so results do not depend on the number of threads.
     """
+
+    name = "plain"
 
     def __init__(self, model: mujoco.MjModel, num_envs: int, threads: int) -> None:
         count = min(threads or available_cores(), num_envs)

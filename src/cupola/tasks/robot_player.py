@@ -68,14 +68,8 @@ class RobotPlayer:
 
     def drive(self, actions: np.ndarray) -> None:
         """Physics of actions [T, N, A], and nothing else."""
-        numbers = np.ascontiguousarray(actions, np.float64)
-        drive, (steps, envs, act_size) = self._engine.library.robot_drive, numbers.shape
-
-        def drive_one(i: int, at: int, until: int) -> int:
-            drive(self._robot.at, i, at, until, numbers.ctypes.data, envs, act_size)
-            return until
-
-        self._engine.share_out(drive_one, steps)
+        drive = self._engine.library.robot_drive
+        self._engine.drive(drive, self._robot, actions, *actions.shape[1:])
 
     def play(
         self,

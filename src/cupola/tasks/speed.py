@@ -201,6 +201,7 @@ class RobotTask(Task):
         self._model = model = mujoco.MjModel.from_xml_path(str(model_path(robot)))
         self._dt = robot.frame_skip * model.opt.timestep
         self._engine = make_engine(model, num_envs, threads)
+        self.engine_name = self._engine.name
         self._state = self._engine.bind("state")
         self._qpos, self._qvel = self._engine.bind("qpos"), self._engine.bind("qvel")
         self._ctrl = self._engine.bind("ctrl")

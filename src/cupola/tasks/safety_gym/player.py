@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import mujoco
 
 PARTS = {"hazards": 1, "gremlins": 2, "buttons": 4, "vases_contact": 8, "vases_velocity": 16}
-"""Parts of the cost, as bits."""
+"""Parts of the cost, as bits: those of kernels.c (tests/test_native.py)."""
 
 
 class Player:
@@ -109,14 +109,7 @@ class Player:
 
     def drive(self, actions: np.ndarray) -> None:
         """Physics of actions [T, N, 2], and nothing else."""
-        numbers = np.ascontiguousarray(actions, np.float64)
-        drive = self._engine.library.world_drive
-
-        def drive_one(i: int, at: int, until: int) -> int:
-            drive(self._world.at, i, at, until, numbers.ctypes.data)
-            return until
-
-        self._engine.share_out(drive_one, len(numbers))
+        self._engine.drive(self._engine.library.world_drive, self._world, actions)
 
     def move(self, actions: np.ndarray) -> None:
         """Physics of one action [N, 2] each, and nothing else."""

@@ -60,6 +60,7 @@ class SafetyGymTask(Task):
         self.spec, self.scene, self.num_envs, self.costs = spec, scene, num_envs, costs
         model = world.build(scene)
         self._engine = engine = make_engine(model, num_envs, threads)
+        self.engine_name = engine.name
         self._state = engine.bind("state")
         self._qpos, self._qvel = engine.bind("qpos"), engine.bind("qvel")
         self._initial, self._initial_qpos = self._state[0].copy(), self._qpos[0].copy()
