@@ -69,6 +69,7 @@ HEAVY = (
         *("--help", "--version", "list", "train --help", "train", "eval --help", "resume --help"),
         *("bench --help", "diagnose --help", "board --help", "sweep --help", "report --help"),
         *("lits", "train cupp HopperSpeed", "train cup HoperSpeed", "train cup --preset papr"),
+        *("train cup HopperSpeed --limits 3", "train ppo HopperSpeed --nu-init 3"),
         *("eval --episodes many", "resume --itreations 3", "sweep"),
     ],
 )
@@ -80,7 +81,7 @@ def test_help_lists_and_wrong_arguments_do_not_wait_for_heavy_packages(line):
     assert child.stderr.splitlines()[-1] == "[]"
 
 
-@pytest.mark.parametrize("line", ["eval nowhere", "diagnose nowhere", "train cup --epoch 3"])
+@pytest.mark.parametrize("line", ["eval nowhere", "diagnose nowhere", "train cup --epochs x"])
 def test_what_takes_jax_to_be_refused_does_not_wait_for_scipy(line):
     program = "import sys; from cupola.cli import main\ntry: main()\nexcept SystemExit: pass\n"
     program += "print('scipy' in sys.modules, file=sys.stderr)"

@@ -12,7 +12,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
 from tyro.conf import OmitArgPrefixes, arg
@@ -38,7 +38,7 @@ def parse(
     explain: Explain = lambda option: None,
 ) -> Parsed:
     """Arguments as a dataclass; whatever is wrong with them as one sentence."""
-    refuse_unknown_options(kind, args, explain)
+    refuse_unknown_options(option_names(kind), args, command, explain)
     read = functools.partial(
         tyro.cli, kind, args=args, prog=f"cupola {command}", config=(OmitArgPrefixes,)
     )
@@ -80,23 +80,27 @@ NOT_A_NUMBER = {
 """What Python says of such arguments, and what they should have been."""
 
 
-def refuse_unknown_options(kind: type, args: Sequence[str], explain: Explain) -> None:
-    known = {"help"}
-    pending: list[Any] = [kind]
-    while pending:
-        for field in dataclasses.fields(pending.pop()):
-            nested = field.default
-            if dataclasses.is_dataclass(nested):
-                pending.append(type(nested))
-            else:
-                known |= {field.name}
+def option_names(kind: type) -> set[str]:
+    """The fields of a dataclass, and of the dataclasses within it."""
+    known = set()
+    for field in dataclasses.fields(kind):
+        nested = dataclasses.is_dataclass(field.default)
+        known |= option_names(type(field.default)) if nested else {field.name}
+    return known
+
+
+def refuse_unknown_options(
+    known: set[str], args: Sequence[str], command: str, explain: Explain = lambda option: None
+) -> None:
+    """An error for the first option that is neither among the ``known`` fields nor the help."""
+    known = known | {"help"}
     for token in args:
         if token.startswith("--") and token != "--":
             name = token[2:].partition("=")[0].replace("-", "_")
             if name not in known and name.removeprefix("no_") not in known:
                 options = [f"--{option.replace('_', '-')}" for option in known]
-                option = token.partition("=")[0]
-                raise explain(option) or unknown("option", option, options)
+                option, listed = token.partition("=")[0], f"cupola {command} --help"
+                raise explain(option) or unknown("option", option, options, listed)
 
 
 def option_value(args: Sequence[str], option: str) -> str | None:
