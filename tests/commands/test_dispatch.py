@@ -11,6 +11,9 @@ import cupola
 REFUSED = [
     ("trian cup HopperSpeed", "unknown command 'trian': did you mean 'train'?"),
     ("list everything", "everything"),
+    ("export", "cupola export needs RUN: The run's directory, one of its checkpoints, or a policy"),
+    ("export", "; FILE: policy.onnx for ONNX (needs the extra onnx), or policy.npz for plain"),
+    ("render", "cupola render needs TASK: A task of cupola list, or gym:ID."),
 ]
 
 

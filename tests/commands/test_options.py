@@ -51,6 +51,13 @@ def test_all_commands_are_completed():
     assert set(arguments_of_commands()) | {"train"} == set(COMMANDS)
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_help_shows_how_a_missing_value_is_written_in_python(command, name):
+    status, out, _ = command(name, "--help")
+    assert status == 0
+    assert "None" not in out
+
+
 def test_texts_of_fields_are_inherited():
     assert field_texts(Derived) == {"size": "How large it is.", "name": "What it is called."}
 

@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import tyro
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from cupola.errors import CupolaError, unknown
 
 Parsed = TypeVar("Parsed")
 
+RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
+FilePath = Annotated[Positional[Path], arg(metavar="FILE")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 OptionalNumber = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 WhichCheckpoint = Annotated[str, arg(metavar="best|last|N")]
@@ -68,6 +70,10 @@ def sentence(box: str) -> str:
     """The text of tyro's error on one line: it stands between the first two rules."""
     parts = re.split(r"^ *-+ *$", box, flags=re.MULTILINE)
     text = " ".join(parts[1 if len(parts) > 1 else 0].split())
+    if missing := re.fullmatch(r"Missing from (.*?): (.*)", text):
+        named = [part.strip(" .").partition(" ") for part in missing[2].split("(required)")]
+        needed = "; ".join(f"{name}: {what}" for name, _, what in named if name)
+        return f"{missing[1]} needs {needed}."
     for pattern, kind in NOT_A_NUMBER.items():
         text = re.sub(pattern, rf"\1 takes {kind}, not \2", text)
     return text
