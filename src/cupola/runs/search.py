@@ -21,8 +21,10 @@ class Found(NamedTuple):
 
 
 def find(root: Folder) -> Found:
-    """Runs and sweeps, in the order of their names, 9 before 10. Nothing is looked for within a run, or in a
-    folder whose name begins with a dot."""
+    """Runs and sweeps, in the order of their names, 9 before 10.
+
+    Nothing is looked for within a run, or in a folder whose name begins with a dot.
+    """
     found = Found([], [], True)
     pending, looked_at = [(root, 0)], 0
     while pending:
