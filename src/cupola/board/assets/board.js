@@ -216,10 +216,7 @@
     const parts = [row.asked && row.done < row.asked ? `${row.done}/${row.asked}` : `${row.done} it.`, `return ${short(row.return)}`];
     for (const cost of row.costs) {
       const sign = cost.cost === null ? "?" : cost.cost <= cost.limit ? "\u2264" : ">";
-      // The number is the last one, the verdict that of the last tenth.
-      const low = cost.cost !== null && cost.cost <= cost.limit;
-      const verdict = cost.verdict === "-" ? "" : `, ${cost.verdict}${low && cost.verdict === "exceeded" ? " on average" : ""}`;
-      parts.push(`${cost.name} ${short(cost.cost)} ${sign} ${short(cost.limit)}${verdict}`);
+      parts.push(`${cost.name} ${short(cost.cost)} ${sign} ${short(cost.limit)}${cost.verdict === "-" ? "" : `, ${cost.verdict}`}`);
     }
     return parts.join(" \u00b7 ");
   }
