@@ -8,6 +8,7 @@ import sys
 import tomllib
 from pathlib import Path
 
+import pytest
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
@@ -46,16 +47,45 @@ def targets(markdown: str) -> list[str]:
     return [str(target) for target in found if target]
 
 
-def test_the_readme_of_the_index_leads_nowhere_that_is_not_there():
-    """As the hook of the build makes it: relative links lose their target, not their words."""
-    text = (ROOT / "README.md").read_text() + "\n[a page](https://example.org/a) [here](#start)\n"
+def on_the_index(text: str) -> str:
+    """As the hook of the build makes it."""
     hook = SETTINGS["tool"]["hatch"]["metadata"]["hooks"]["fancy-pypi-readme"]
     for change in hook["substitutions"]:
         text = re.sub(change["pattern"], change["replacement"], text)
+    return text
+
+
+def test_the_readme_of_the_index_leads_nowhere_that_is_not_there():
+    """Relative links lose their target, not their words."""
+    text = (ROOT / "README.md").read_text() + "\n[a page](https://example.org/a) [here](#start)\n"
+    text = on_the_index(text)
     assert targets(text) == ["https://example.org/a", "#start"]
     assert "Constrained Update Projection (NeurIPS 2022)" in text
     assert len(targets((ROOT / "README.md").read_text())) > 20
     assert "](" not in text.replace("](https://example.org/a)", "").replace("](#start)", "")
+    assert "<img" not in text
+
+
+PICTURES = [
+    ("a\n\n![x](docs/x.png)\n\nb\n", "a\n\n\nb\n"),
+    ("![x](x.png) ![y](y.gif)\nb\n", "b\n"),
+    ("[![x](x.png)](docs/page.md)\nb\n", "b\n"),
+    ('<img src="x.png" width="200">\nb\n', "b\n"),
+    ('| ![Hopper](x.gif) | ![Ant](y.gif "t") |\n', "| Hopper | Ant |\n"),
+    ("| [![Hopper](x.gif)](page.md) | 2 |\n", "| Hopper | 2 |\n"),
+    ('| <img src="x.gif" alt="Hopper"> | <img src="y.gif"/> |\n', "| Hopper |  |\n"),
+    ("see ![x](x.png) there\n", "see x there\n"),
+    ("![x](https://e.org/x.png)\n", "![x](https://e.org/x.png)\n"),
+    ("[![x](https://e.org/x.png)](page.md)\n", "![x](https://e.org/x.png)\n"),
+    ("[![x](x.png) words](https://e.org)\n", "[x words](https://e.org)\n"),
+    ('| <img src="https://e.org/x.png"> |\n', '| <img src="https://e.org/x.png"> |\n'),
+]
+
+
+@pytest.mark.parametrize(("before", "after"), PICTURES)
+def test_pictures_on_the_index(before, after):
+    """Alone on a line they go, elsewhere they become their words: a table stays a table."""
+    assert on_the_index(before) == after
 
 
 def test_classifiers_name_the_versions_that_were_run():

@@ -7,6 +7,7 @@ import hashlib
 import math
 import re
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, get_origin, get_type_hints
@@ -260,7 +261,7 @@ def settings_from(algo: str, preset: str | None, fields: dict[str, Any]) -> Sett
     for name in fields:
         if not any(name in own for own in names):
             known = [name for own in names for name in own]
-            raise of_others(name, name, algo) or unknown("field", name, known)
+            raise of_others(owners(name), name, algo) or unknown("field", name, known)
     options, algorithm, gym = ({k: v for k, v in fields.items() if k in own} for own in names)
     return Settings(
         preset=preset,
@@ -270,9 +271,8 @@ def settings_from(algo: str, preset: str | None, fields: dict[str, Any]) -> Sett
     )
 
 
-def of_others(field: str, shown: str, algo: str) -> CupolaError | None:
-    """An error for a field that only other algorithms have."""
-    whose = owners(field)
+def of_others(whose: Sequence[str], shown: str, algo: str) -> CupolaError | None:
+    """An error for a field that only other algorithms have: ``whose`` it is."""
     if not whose:
         return None
     return CupolaError(f"{algo} has no {shown}: it belongs to {', '.join(whose)}.")

@@ -24,10 +24,22 @@ def in_words(failure: str) -> Iterator[None]:
         raise CupolaError(f"{failure} ({error.strerror or error}).") from None
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> CupolaError:
-    """An error for a name that is not among the ``known`` ones, suggesting the nearest."""
+MANY = 20
+"""More choices than these are no help in a sentence."""
+
+
+def unknown(kind: str, name: str, known: Iterable[str], listed: str = "") -> CupolaError:
+    """An error for a name that is not among the ``known`` ones, suggesting the nearest.
+
+    Where none is near and they are many, it says where they are ``listed``.
+    """
     choices = sorted(known)
     folded = {choice.lower().lstrip("-"): choice for choice in choices}
     close = difflib.get_close_matches(name.lower().lstrip("-"), folded, n=1, cutoff=0.5)
-    hint = f"did you mean {folded[close[0]]!r}?" if close else f"choose from {', '.join(choices)}."
+    if close:
+        hint = f"did you mean {folded[close[0]]!r}?"
+    elif listed and len(choices) > MANY:
+        hint = f"see {listed!r}."
+    else:
+        hint = f"choose from {', '.join(choices)}."
     return CupolaError(f"unknown {kind} {name!r}: {hint}")

@@ -11,6 +11,9 @@ import cupola
 REFUSED = [
     ("trian cup HopperSpeed", "unknown command 'trian': did you mean 'train'?"),
     ("list everything", "everything"),
+    ("export", "cupola export needs RUN: The run's directory, one of its checkpoints, or a policy"),
+    ("export", "; FILE: policy.onnx for ONNX (needs the extra onnx), or policy.npz for plain"),
+    ("render", "cupola render needs TASK: A task of cupola list, or gym:ID."),
 ]
 
 
@@ -67,6 +70,7 @@ LIGHT = (
     *("--help", "--version", "list", "train --help", "train", "eval --help", "resume --help"),
     *("bench --help", "diagnose --help", "board --help", "sweep --help", "report --help"),
     *("lits", "train cupp HopperSpeed", "train cup HoperSpeed", "train cup --preset papr"),
+    *("train cup HopperSpeed --limits 3", "train ppo HopperSpeed --nu-init 3"),
     *("eval --episodes many", "resume --itreations 3", "sweep"),
 )
 LOADED = """
@@ -84,7 +88,7 @@ for line in lines:
 
 @pytest.mark.parametrize(
     ("lines", "names"),
-    [(LIGHT, HEAVY), (("eval nowhere", "diagnose nowhere", "train cup --epoch 3"), ("scipy",))],
+    [(LIGHT, HEAVY), (("eval nowhere", "diagnose nowhere", "train cup --epochs x"), ("scipy",))],
     ids=["help, lists and wrong arguments", "what takes JAX to be refused"],
 )
 def test_what_is_quick_does_not_wait_for_heavy_packages(lines, names):

@@ -11,7 +11,7 @@ import pytest
 from cupola import algos, tasks
 from cupola.cli import COMMANDS
 from cupola.commands.completion import arguments_of_commands
-from cupola.commands.options import field_texts, gathered, groups
+from cupola.commands.options import field_texts, gathered, groups, names_of_fields
 from cupola.config import RunOptions
 
 
@@ -49,6 +49,13 @@ def test_a_field_belongs_to_the_class_that_declares_it_first():
 
 def test_all_commands_are_completed():
     assert set(arguments_of_commands()) | {"train"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_no_help_shows_how_a_missing_value_is_written_in_python(command, name):
+    status, out, _ = command(name, "--help")
+    assert status == 0
+    assert "None" not in out
 
 
 def test_texts_of_fields_are_inherited():
@@ -125,3 +132,18 @@ def test_completion_for_other_shells_names_commands_and_options(command, shell):
     assert status == 0
     for word in ("train", "ppo_lag", "--multiplier-optimiser", "--checkpoint"):
         assert word in script
+
+
+@pytest.mark.parametrize("algo", algos.names())
+def test_fields_that_are_read_without_loading_an_algorithm(algo):
+    fields = dataclasses.fields(algos.load_algorithm(algo).Config)
+    assert names_of_fields(algo) == {field.name for field in fields}
+
+
+def test_fields_of_an_algorithm_that_derives_from_something_elsewhere(tmp_path, monkeypatch):
+    (tmp_path / "config.py").write_text("class Common:\n    x: int = 1\n")
+    (tmp_path / "mine.py").write_text("class Config(Common):\n    y: int = 2\n")
+    (tmp_path / "theirs.py").write_text("class Config(other.Config):\n    y: int = 2\n")
+    monkeypatch.setattr(algos, "__path__", [str(tmp_path)])
+    assert names_of_fields("mine") == {"x", "y"}
+    assert names_of_fields("theirs") is None

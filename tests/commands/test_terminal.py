@@ -13,7 +13,7 @@ import pytest
 
 LONG = "y" * 150
 REFUSED = {
-    "resume": "cupola: Missing from cupola resume: PATH The run's directory. (required)",
+    "resume": "cupola: cupola resume needs RUN: The run's directory.",
     f"eval x --seed {LONG}": f"cupola: --seed takes a whole number, not '{LONG}'",
     "train cup HopperSpeed --gamma x": "cupola: --gamma takes a number, not 'x'",
     "sweep x --engine foo": "cupola: invalid choice 'foo' for argument '--engine'. Expected one of"

@@ -82,6 +82,7 @@ REFUSED = [
     ("train ppo HopperSpeed --multiplier-lr 3", "ppo has no --multiplier-lr: it belongs to cup, f"),
     ("train cup HopperSpeed --cg-iterations=3", "cup has no --cg-iterations: it belongs to cpo, "),
     (f"{HOPPER} --preset", "--preset"),
+    (f"{HOPPER} --zzzz 1", "unknown option '--zzzz': see 'cupola train cup --help'."),
 ]
 
 

@@ -150,14 +150,14 @@ def test_a_held_lock_is_seen_and_kept_from_nobody(run: Path) -> None:
 
 def test_runs_and_sweeps_are_found_without_links(run: Path, tmp_path: Path, monkeypatch) -> None:
     top = tmp_path / "top"
-    for name in ("b/2", "a", "b/1", ".hidden/run", "a/checkpoints/inner"):
+    for name in ("b/10", "a", "b/9", ".hidden/run", "a/checkpoints/inner"):
         shutil.copytree(run, top / name, dirs_exist_ok=True)
     (top / "link").symlink_to(run)
     (top / "model").mkdir()
     (top / "model" / "config.json").write_text('{"model_type": "bert"}')
     (top / "b" / "sweep.json").write_text("{}")
     found = find(Folder(top))
-    assert [folder.inner for folder in found.runs] == [("a",), ("b", "1"), ("b", "2")]
+    assert [folder.inner for folder in found.runs] == [("a",), ("b", "9"), ("b", "10")]
     assert [folder.inner for folder in found.sweeps] == [("b",)]
     assert found.is_whole
     monkeypatch.setattr("cupola.runs.search.MOST_FOLDERS", 3)

@@ -133,11 +133,14 @@ class Watched:
         }
 
     def _cost_row(self, name: str, limit: float) -> Json:
-        verdict = steadiness.verdict(self._steadiness()[name]) if self.is_read else "-"
+        cost = self._last(f"cost/{name}")
+        verdict: str = steadiness.verdict(self._steadiness()[name]) if self.is_read else "-"
+        if verdict == "exceeded" and cost <= limit:  # the cost is the last one, the verdict not
+            verdict = "exceeded on average"
         return {
             "name": name,
             "limit": limit,
-            "cost": known(self._last(f"cost/{name}")),
+            "cost": known(cost),
             "verdict": verdict,
         }
 

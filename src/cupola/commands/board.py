@@ -7,8 +7,9 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cupola.commands.parsing import parse
 from cupola.errors import CupolaError
@@ -21,7 +22,7 @@ PAUSE = 0.25
 class BoardArgs:
     """A local web page of all runs and sweeps below a directory, live while they train."""
 
-    directory: Positional[Path] = Path("runs")
+    directory: Annotated[Positional[Path], arg(metavar="[DIR]")] = Path("runs")
     """Where to look for runs."""
     port: int = 0
     """Port of the page; 0 is any that is free. Only this machine can reach it."""

@@ -6,14 +6,13 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from rich.table import Table
 from rich.text import Text
-from tyro.conf import Positional, UseAppendAction, arg
+from tyro.conf import UseAppendAction, arg
 
-from cupola.commands.parsing import OptionalPath, parse
+from cupola.commands.parsing import OptionalPath, RunPath, parse
 from cupola.commands.writing import check_place, write_new
 from cupola.compilation import warm_up_cache
 from cupola.display import CountDisplay, Terminal
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 class DiagnoseArgs:
     """Find out at a checkpoint why a run learns as it does, and why a limit is not held."""
 
-    run: Positional[Path]
+    run: RunPath
     """The run's directory, or one of its checkpoints."""
     batches: int = 8
     """Independent batches to compare; a few more are drawn. Each gives one update to be tried."""

@@ -6,14 +6,12 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rich.table import Table
-from tyro.conf import Positional
 
 from cupola.commands.filming import new_film, write_film
-from cupola.commands.parsing import OptionalPath, WhichCheckpoint, parse
+from cupola.commands.parsing import OptionalPath, RunPath, WhichCheckpoint, parse
 from cupola.commands.writing import check_place, write_new
 from cupola.compilation import warm_up_cache
 from cupola.display import CountDisplay, Terminal, decimals_of, number
@@ -27,7 +25,7 @@ if TYPE_CHECKING:
 class EvalArgs:
     """Measure a trained policy on fresh episodes."""
 
-    run: Positional[Path]
+    run: RunPath
     """The run's directory, one of its checkpoints, or a policy of the zoo (zoo:HopperSpeed)."""
     checkpoint: WhichCheckpoint = "last"
     """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""

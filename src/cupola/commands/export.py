@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from tyro.conf import Positional
-
-from cupola.commands.parsing import WhichCheckpoint, parse
+from cupola.commands.parsing import FilePath, RunPath, WhichCheckpoint, parse
 from cupola.commands.writing import check_new, write_new
 from cupola.errors import CupolaError
 
@@ -17,9 +14,9 @@ from cupola.errors import CupolaError
 class ExportArgs:
     """Write a trained policy as one file that other programs can use: .onnx or .npz."""
 
-    run: Positional[Path]
+    run: RunPath
     """The run's directory, one of its checkpoints, or a policy of the zoo (zoo:HopperSpeed)."""
-    file: Positional[Path]
+    file: FilePath
     """policy.onnx for ONNX (needs the extra onnx), or policy.npz for plain numpy arrays."""
     checkpoint: WhichCheckpoint = "last"
     """Which policy of the run: the best one, the last one, or that of iteration N if it is kept."""

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 from tyro.conf import arg
 
-from cupola import version
+from cupola import algos, version
 
 
 def groups(*configs: Any, own: str = "") -> list[tuple[str, type, Any]]:
@@ -82,6 +82,34 @@ def definition(kind: type) -> ast.ClassDef:
         if isinstance(node, ast.ClassDef) and node.name == wanted:
             return node
     raise LookupError(f"no source of {kind.__qualname__}")
+
+
+def names_of_fields(algo: str) -> set[str] | None:
+    """The fields of an algorithm's `Config`, without loading it: that takes JAX.
+
+    None where a base class is neither in its file nor in `config.py` beside it.
+    """
+    folder = Path(algos.__path__[0])
+    files = (folder / "config.py", folder / f"{algo.lower().replace('-', '_')}.py")
+    classes = {
+        node.name: node
+        for file in files
+        for node in parsed(str(file)).body
+        if isinstance(node, ast.ClassDef)
+    }
+    found: set[str] = set()
+    pending: list[ast.expr] = [ast.Name("Config")]
+    while pending:
+        match pending.pop():
+            case ast.Name(name) if name in classes:
+                for statement in classes[name].body:
+                    match statement:
+                        case ast.AnnAssign(ast.Name(field)):
+                            found.add(field)
+                pending += classes[name].bases
+            case _:
+                return None
+    return found
 
 
 @functools.cache

@@ -12,15 +12,17 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 import tyro
-from tyro.conf import OmitArgPrefixes, arg
+from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from cupola.errors import CupolaError, unknown
 
 Parsed = TypeVar("Parsed")
 
+RunPath = Annotated[Positional[Path], arg(metavar="RUN")]
+FilePath = Annotated[Positional[Path], arg(metavar="FILE")]
 OptionalPath = Annotated[Path | None, arg(metavar="PATH", help_behavior_hint="")]
 OptionalNumber = Annotated[int | None, arg(metavar="N", help_behavior_hint="")]
 WhichCheckpoint = Annotated[str, arg(metavar="best|last|N")]
@@ -38,7 +40,7 @@ def parse(
     explain: Explain = lambda option: None,
 ) -> Parsed:
     """Arguments as a dataclass; whatever is wrong with them as one sentence."""
-    refuse_unknown_options(kind, args, explain)
+    refuse_unknown_options(option_names(kind), args, command, explain)
     read = functools.partial(
         tyro.cli, kind, args=args, prog=f"cupola {command}", config=(OmitArgPrefixes,)
     )
@@ -68,6 +70,10 @@ def sentence(box: str) -> str:
     """The text of tyro's error on one line: it stands between the first two rules."""
     parts = re.split(r"^ *-+ *$", box, flags=re.MULTILINE)
     text = " ".join(parts[1 if len(parts) > 1 else 0].split())
+    if missing := re.fullmatch(r"Missing from (.*?): (.*)", text):
+        named = [part.strip(" .").partition(" ") for part in missing[2].split("(required)")]
+        needed = "; ".join(f"{name}: {what}" for name, _, what in named if name)
+        return f"{missing[1]} needs {needed}."
     for pattern, kind in NOT_A_NUMBER.items():
         text = re.sub(pattern, rf"\1 takes {kind}, not \2", text)
     return text
@@ -80,23 +86,27 @@ NOT_A_NUMBER = {
 """What Python says of such arguments, and what they should have been."""
 
 
-def refuse_unknown_options(kind: type, args: Sequence[str], explain: Explain) -> None:
-    known = {"help"}
-    pending: list[Any] = [kind]
-    while pending:
-        for field in dataclasses.fields(pending.pop()):
-            nested = field.default
-            if dataclasses.is_dataclass(nested):
-                pending.append(type(nested))
-            else:
-                known |= {field.name}
+def option_names(kind: type) -> set[str]:
+    """The fields of a dataclass, and of the dataclasses within it."""
+    known = set()
+    for field in dataclasses.fields(kind):
+        nested = dataclasses.is_dataclass(field.default)
+        known |= option_names(type(field.default)) if nested else {field.name}
+    return known
+
+
+def refuse_unknown_options(
+    known: set[str], args: Sequence[str], command: str, explain: Explain = lambda option: None
+) -> None:
+    """An error for the first option that is neither among the ``known`` fields nor the help."""
+    known = known | {"help"}
     for token in args:
         if token.startswith("--") and token != "--":
             name = token[2:].partition("=")[0].replace("-", "_")
             if name not in known and name.removeprefix("no_") not in known:
                 options = [f"--{option.replace('_', '-')}" for option in known]
-                option = token.partition("=")[0]
-                raise explain(option) or unknown("option", option, options)
+                option, listed = token.partition("=")[0], f"cupola {command} --help"
+                raise explain(option) or unknown("option", option, options, listed)
 
 
 def option_value(args: Sequence[str], option: str) -> str | None:

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from tyro.conf import Positional
+from tyro.conf import Positional, arg
 
 from cupola.commands.filming import new_film, write_film
 from cupola.commands.parsing import OptionalPath, parse
@@ -29,7 +29,7 @@ GAMMA = 0.99
 class RenderArgs:
     """Film a task, or draw one picture of it. No screen is needed."""
 
-    task: Positional[str]
+    task: Annotated[Positional[str], arg(metavar="TASK")]
     """A task of cupola list, or gym:ID."""
     out: OptionalPath = None
     """A film .gif or .mp4 (extra video), or .png, the start of an episode; default TASK.gif."""

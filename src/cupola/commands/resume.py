@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
-from tyro.conf import Positional
-
-from cupola.commands.parsing import OptionalNumber, parse
+from cupola.commands.parsing import OptionalNumber, RunPath, parse
 from cupola.commands.train import conclude
 from cupola.compilation import warm_up_cache
 from cupola.display import ProgressDisplay, Terminal
@@ -19,7 +16,7 @@ from cupola.display import ProgressDisplay, Terminal
 class ResumeArgs:
     """Continue a run from its newest checkpoint, exactly as if it had never stopped."""
 
-    run: Positional[Path]
+    run: RunPath
     """The run's directory."""
     restart: bool = False
     """Throw away what the run has done, and begin again at iteration 1."""

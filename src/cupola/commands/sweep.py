@@ -9,9 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from tyro.conf import Positional
-
-from cupola.commands.parsing import OptionalPath, OptionalText, parse, program
+from cupola.commands.parsing import FilePath, OptionalPath, OptionalText, parse, program
 from cupola.display import Terminal
 from cupola.errors import CupolaError
 
@@ -24,7 +22,7 @@ if TYPE_CHECKING:
 class SweepArgs:
     """Train all cells of an experiment file; stop at any time and start again to go on."""
 
-    file: Positional[Path]
+    file: FilePath
     """The experiment, a TOML file (docs/experiments.md)."""
     out: OptionalPath = None
     """Directory of the sweep; default runs/NAME."""

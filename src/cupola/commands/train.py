@@ -11,8 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from tyro.conf import Positional, UseAppendAction, arg
 
-from cupola.commands.options import gathered, groups, made
-from cupola.commands.parsing import OptionalPath, option_value, parse, program
+from cupola.commands.options import gathered, groups, made, names_of_fields
+from cupola.commands.parsing import (
+    OptionalPath,
+    option_names,
+    option_value,
+    parse,
+    program,
+    refuse_unknown_options,
+)
 from cupola.compilation import warm_up_cache
 from cupola.display import ProgressDisplay, Terminal, state_of, summary_of
 from cupola.errors import CupolaError, unknown
@@ -38,6 +45,10 @@ LIMIT = Annotated[
 OUT = Annotated[
     OptionalPath, arg(help="Directory of the run; default runs/ and what is asked for.")
 ]
+
+
+COMMON = ("limit", "out", "preset")
+"""The options beside the groups."""
 
 
 class Asked(NamedTuple):
@@ -75,7 +86,8 @@ def run(args: Sequence[str]) -> None:
 def parse_train(args: Sequence[str]) -> Asked:
     """Arguments of `cupola train`, whose fields depend on the algorithm and the preset."""
     from cupola import algos, tasks
-    from cupola.gym.options import is_foreign
+    from cupola.config import RunOptions
+    from cupola.gym.options import GymOptions, is_foreign
 
     if not args or args[0].startswith("-"):
         if "--help" in args or "-h" in args:
@@ -85,13 +97,17 @@ def parse_train(args: Sequence[str]) -> Asked:
             " (see 'cupola list')."
         )
     algo, rest = args[0], args[1:]
-    # What is wrong with names is said at once: the module of an algorithm loads JAX.
+    # What is wrong with names and options is said at once: the module of an algorithm loads JAX.
     presets = algos.presets(algo)
     preset = option_value(rest, "--preset") or presets[0]
     if preset not in presets:
         raise unknown("preset", preset, presets)
     if rest and not rest[0].startswith("-") and not is_foreign(rest[0]):
         tasks.spec_of(rest[0])
+    if fields := names_of_fields(algo):
+        own = {*COMMON, *option_names(RunOptions), *option_names(GymOptions)}
+        explain = functools.partial(explain_option, algo=algo)
+        refuse_unknown_options(fields | own, rest, f"train {algo}", explain)
     return parse_options(algo, preset, rest)
 
 
@@ -150,9 +166,12 @@ def show_common_help() -> None:
 
 def explain_option(option: str, algo: str) -> CupolaError | None:
     """An error for an option that other algorithms have."""
+    from cupola import algos
     from cupola.config import of_others
 
-    return of_others(option[2:].replace("-", "_"), option, algo)
+    field = option[2:].replace("-", "_")
+    whose = [name for name in algos.names() if field in (names_of_fields(name) or ())]
+    return of_others(whose, option, algo)
 
 
 def parse_limits(texts: Sequence[str]) -> float | dict[str, float] | None:

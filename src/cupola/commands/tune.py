@@ -8,9 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tyro.conf import Positional
-
-from cupola.commands.parsing import parse, program
+from cupola.commands.parsing import FilePath, OptionalPath, parse, program
 from cupola.display import Terminal
 
 
@@ -18,9 +16,9 @@ from cupola.display import Terminal
 class TuneArgs:
     """Search for the best feasible settings; stop at any time and start again to go on."""
 
-    file: Positional[Path]
+    file: FilePath
     """The study, a TOML file with a [space] (docs/tuning.md)."""
-    out: Path | None = None
+    out: OptionalPath = None
     """Directory of the study; default runs/NAME."""
     jobs: int = 0
     """Runs at a time; 0 means as many as there are cores for."""

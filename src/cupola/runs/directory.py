@@ -67,7 +67,7 @@ class RunDirectory:
         if "config.json" in found:
             raise CupolaError(
                 f"{path} already holds a run: continue it with 'cupola resume {path}'"
-                " or choose another directory with --out."
+                " or choose another directory with --out (in Python: cupola.resume, out=)."
             )
         # A run that crashed before its config was written leaves nothing of value.
         if any(name != LOCK and not is_stale(name) for name in found):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cupola.errors import CupolaError
+from cupola.naming import by_numbers
 from cupola.runs import schema
 from cupola.runs.files import Folder
 
@@ -20,8 +21,10 @@ class Found(NamedTuple):
 
 
 def find(root: Folder) -> Found:
-    """Runs and sweeps, in the order of their names. Nothing is looked for within a run, or in a
-    folder whose name begins with a dot."""
+    """Runs and sweeps, in the order of their names, 9 before 10.
+
+    Nothing is looked for within a run, or in a folder whose name begins with a dot.
+    """
     found = Found([], [], True)
     pending, looked_at = [(root, 0)], 0
     while pending:
@@ -38,7 +41,8 @@ def find(root: Folder) -> Found:
         if "config.json" in entries and is_run(folder):
             found.runs.append(folder)
         elif depth < MOST_DEPTH:
-            inner = sorted((name for name, is_folder in entries.items() if is_folder), reverse=True)
+            inner = [name for name, is_folder in entries.items() if is_folder]
+            inner.sort(key=by_numbers, reverse=True)
             pending += [(folder / name, depth + 1) for name in inner if not name.startswith(".")]
     return found
 
