@@ -73,6 +73,20 @@ def versus(found: dict[str, Any]) -> list[str]:
     return table(["", "cupola, steps/s", "OmniSafe, steps/s", "times"], rows)
 
 
+def stepping(found: dict[str, Any]) -> list[str]:
+    rows = [
+        [
+            task,
+            *(f"{result[kind]:,.0f}" for kind in ("make_vec", "physics", "peer")),
+            f"{100 * result['over_physics']:.0f} %",
+            f"{result['over_peer']:.0f}",
+        ]
+        for task, result in found["medians"].items()
+    ]
+    head = ["task", "`make_vec`, steps/s", "physics, steps/s", "Safety-Gymnasium, steps/s"]
+    return table([*head, "of physics", "times Safety-Gymnasium"], rows)
+
+
 def cores(found: dict[str, Any]) -> list[str]:
     rows = []
     for result in found["results"]:
@@ -130,6 +144,7 @@ def growth(found: dict[str, Any]) -> list[str]:
 
 BLOCKS: dict[str, Callable[[dict[str, Any]], list[str]]] = {
     "bench-all.json": ceiling,
+    "versus_safety_gymnasium.json": stepping,
     "versus_omnisafe.json": versus,
     "profile.json": stages,
     "many-cores.json": cores,
