@@ -193,18 +193,28 @@ BRIEF = {"batch_size": 1000, "num_envs": 10, "iterations": 60}
 
 
 @pytest.mark.slow
-def test_a_choice_is_made_as_the_linear_programme_says(worlds, tmp_path):
-    """Mixing choices 0 and 1 is best: 0.5 + cost / 2, up to 0.75 at the limit of 0.5.
-
-    With the clipped improvement it is another mixture (docs/holding-limits.md, "Two steps, two
-    metrics").
-    """
+@pytest.mark.parametrize(
+    ("fields", "near"),
+    [
+        pytest.param(
+            {},
+            0.01,
+            id="default",
+            marks=pytest.mark.xfail(
+                strict=True,
+                reason='another mixture: docs/holding-limits.md, "Two steps, two metrics"',
+            ),
+        ),
+        pytest.param({"improvement": "focops", "temperature": 5.0}, 0.03, id="focops"),
+    ],
+)
+def test_a_choice_is_made_as_the_linear_programme_says(worlds, tmp_path, fields, near):
+    """Mixing choices 0 and 1 is best: 0.5 + cost / 2, up to 0.75 at the limit of 0.5."""
     given = {"env": worlds.Menu, "limits": 0.5, "max_episode_steps": 2, "learning_rate": 1e-3}
-    given |= {"improvement": "focops", "temperature": 5.0}
-    run = cupola.train("cup", **given, **BRIEF, out=tmp_path / "run")
+    run = cupola.train("cup", **given, **BRIEF, **fields, out=tmp_path / "run")
     cost = last(run, "cost/cost")
     assert 0.4 < cost <= 0.5
-    assert last(run, "return") == pytest.approx(0.5 + cost / 2, abs=0.03)
+    assert last(run, "return") == pytest.approx(0.5 + cost / 2, abs=near)
 
 
 @pytest.mark.slow

@@ -15,10 +15,9 @@ the whole batch: algos/trust_region.py.
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -129,7 +128,7 @@ def minibatch_algorithm(
     ) -> critics.Background[Fit]:
         """With `critic_epochs`: the second core makes some passes of the reward's critic and those
         of the costs', and the first one the reward's last ones, behind the policy's steps."""
-        schedule = functools.cache(lambda: critic_schedule(learner, samples, key, config))
+        schedule = cache(lambda: critic_schedule(learner, samples, key, config))
         ahead = config.critic_epochs // 3  # so that both cores are busy for about as long
 
         def passes(fit: Fit, part: int, which: slice) -> Fit:
