@@ -36,11 +36,9 @@ class Fit(NamedTuple):
         """Some of the critics: each has an optimiser of its own."""
         return jax.tree.map(lambda leaf: leaf[which], self)
 
-    def joined(self, *others: Fit) -> Fit:
-        """All critics of these fits."""
-        if not others:
-            return self
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), self, *others)
+    def joined(self, other: Fit) -> Fit:
+        """All critics of both fits."""
+        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), self, other)
 
 
 def losses(critics: Params, obs: jax.Array, targets: jax.Array) -> jax.Array:
